@@ -1,0 +1,64 @@
+# Everything is installed into .venv and nothing outside it. Needed: make, and Python 3.11 or later
+# with its venv module. `make install PYTHON=python3.12` takes another interpreter.
+
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin/python -m
+PIP := $(RUN) pip --disable-pip-version-check
+DECLARED := pyproject.toml constraints.txt src/headway/_version.py
+
+# A stamp is the date of an installation, so that nothing is done twice.
+CREATED := $(VENV)/.created
+CAN_SERVE := $(VENV)/.can-serve
+CAN_TEST := $(VENV)/.can-test
+
+.PHONY: help install serve test check format clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make install             what serving, testing and checking need, into $(VENV)"
+	@echo "make serve ARGS=...      install what serving needs, then: headway serve ARGS"
+	@echo "make test ARGS=...       all tests, or those that ARGS names to pytest"
+	@echo "make check               format, lint, types, import contracts"
+	@echo "make format              format the code and sort its imports"
+	@echo "make clean               remove $(VENV) and all caches"
+
+install: $(CAN_TEST)
+
+serve: $(CAN_SERVE)
+	$(VENV)/bin/headway serve $(ARGS)
+
+test: $(CAN_TEST)
+	$(RUN) pytest $(ARGS)
+
+check: $(CAN_TEST)
+	$(RUN) ruff format --check .
+	$(RUN) ruff check .
+	$(RUN) mypy
+	$(VENV)/bin/lint-imports
+
+format: $(CAN_TEST)
+	$(RUN) ruff check --select I --fix .
+	$(RUN) ruff format .
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(CREATED):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	    echo "Headway needs Python 3.11 or later; '$(PYTHON)' is: $$($(PYTHON) --version 2>&1)." \
+	         "Name another one: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' || { \
+	    echo "'$(PYTHON)' has no venv module; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
+	$(PYTHON) -m venv --clear $(VENV)
+	@touch $@
+
+$(CAN_SERVE): $(DECLARED) $(CREATED)
+	$(PIP) install --constraint constraints.txt --editable '.[torch,hub]'
+	@touch $@
+
+# Whoever can test can serve.
+$(CAN_TEST): $(DECLARED) $(CREATED)
+	$(PIP) install --constraint constraints.txt --editable '.[torch,hub,dev]'
+	@touch $(CAN_SERVE) $@

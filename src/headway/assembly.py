@@ -1,0 +1,272 @@
+"""Builds an engine from settings: the one place that knows every part.
+
+Servers, the command line and :class:`headway.llm.LLM` all start here.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from headway.config import SchedulerSettings, Settings, SimulationSettings
+from headway.core.limits import SchedulerLimits
+from headway.core.ports import Executor
+from headway.core.scheduler import Scheduler
+from headway.engine.aio import AsyncEngine
+from headway.engine.clock import RealClock
+from headway.engine.journal import Journal
+from headway.engine.loop import Engine
+from headway.errors import ConfigError
+from headway.executors.simulated import LinearStepCost, SimulatedExecutor
+from headway.generation.generator import Generator, Terms
+from headway.metrics.engine import EngineMetrics
+from headway.models.catalog import resolve
+from headway.models.checkpoint import Checkpoint
+from headway.models.config import ModelConfig
+from headway.models.loading import open_checkpoint
+from headway.text.chat_template import ChatTemplate, load_chat_template
+from headway.text.loading import load_tokenizer
+from headway.text.tokenizer import Tokenizer
+
+_log = logging.getLogger(__name__)
+
+_BYTES_PER_ELEMENT = {"float32": 4, "bfloat16": 2}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assembly:
+    """A model ready to serve; ``engine`` is not started yet."""
+
+    name: str
+    settings: Settings
+    checkpoint: Checkpoint
+    engine: AsyncEngine
+    generator: Generator
+    metrics: EngineMetrics
+    terms: Terms
+
+
+def assemble(settings: Settings, progress: Callable[[str], None]) -> Assembly:
+    """Find, open and load the model, and build everything around it.
+
+    Raises:
+        UsageError: the model or the settings can't be used; the message says what to change.
+    """
+    path = resolve(settings.model.path, progress)
+    checkpoint = open_checkpoint(path)
+    tokenizer, template = _text(checkpoint, settings)
+    limits = _limits(settings, checkpoint.config)
+    scheduler = Scheduler(limits)
+    name = settings.model.served_name or _default_name(settings.model.path)
+    metrics = EngineMetrics(name, scheduler.statistics)
+    journal = (
+        Journal.create(Path(settings.journal.path), scheduler) if settings.journal.path else None
+    )
+    engine = Engine(
+        scheduler,
+        _executor(settings, checkpoint, limits),
+        RealClock(),
+        journal=journal,
+        observers=[metrics],
+    )
+    front = AsyncEngine(engine, max_buffered_events=settings.server.max_buffered_events)
+    generator = Generator(
+        engine=front,
+        tokenizer=tokenizer,
+        chat_template=template,
+        eos_token_ids=checkpoint.eos_token_ids,
+        generation_defaults=checkpoint.generation_config,
+        vocab_size=checkpoint.config.vocab_size,
+        max_model_len=limits.longest,
+        base_seed=settings.model.seed,
+    )
+    return Assembly(
+        name=name,
+        settings=settings,
+        checkpoint=checkpoint,
+        engine=front,
+        generator=generator,
+        metrics=metrics,
+        terms=_terms(settings.scheduler),
+    )
+
+
+def _default_name(model: str) -> str:
+    """Return the model's name in the API: the last part of its path, without ``.gguf``."""
+    return Path(model).name.removesuffix(".gguf") or model
+
+
+def _terms(scheduler: SchedulerSettings) -> Terms:
+    return Terms(
+        queue_timeout_s=scheduler.queue_timeout_s, request_timeout_s=scheduler.request_timeout_s
+    )
+
+
+# -------------------------------------------------------------------- text
+
+
+def _text(checkpoint: Checkpoint, settings: Settings) -> tuple[Tokenizer, ChatTemplate]:
+    assets = checkpoint.tokenizer
+    tokenizer = load_tokenizer(
+        assets.tokenizer_json,
+        assets.tokenizer_config,
+        assets.gguf_metadata,
+        model_vocab_size=checkpoint.config.vocab_size,
+    )
+    source = assets.chat_template
+    if settings.model.chat_template is not None:
+        source = _read_template(Path(settings.model.chat_template))
+    return tokenizer, load_chat_template(source, tokenizer.bos_token, tokenizer.eos_token)
+
+
+def _read_template(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"cannot read the chat template {path}: {error.strerror}") from error
+    except UnicodeDecodeError:
+        raise ConfigError(f"the chat template {path} is not UTF-8 text") from None
+
+
+# -------------------------------------------------------------------- limits
+
+
+def _limits(settings: Settings, config: ModelConfig) -> SchedulerLimits:
+    wanted = settings.scheduler
+    max_model_len = _max_model_len(settings, config)
+    num_blocks = _num_blocks(settings, config, max_model_len)
+    block_size = settings.kv.block_size
+    if num_blocks * block_size + 1 < max_model_len:
+        _log.warning(
+            "the KV cache holds %d tokens, so sequences end there; the model's context is %d",
+            num_blocks * block_size,
+            max_model_len,
+        )
+    try:
+        return SchedulerLimits(
+            num_blocks=num_blocks,
+            block_size=block_size,
+            max_model_len=max_model_len,
+            max_num_seqs=wanted.max_num_seqs,
+            max_num_batched_tokens=wanted.max_num_batched_tokens,
+            max_prefill_chunk_tokens=wanted.max_prefill_chunk_tokens,
+            enable_chunked_prefill=wanted.enable_chunked_prefill,
+            max_queue_requests=wanted.max_queue_requests,
+            max_queue_tokens=wanted.max_queue_tokens,
+            watermark_blocks=int(settings.kv.watermark * num_blocks),
+        )
+    except ValueError as error:
+        raise ConfigError(f"[scheduler] {error}") from error
+
+
+def _max_model_len(settings: Settings, config: ModelConfig) -> int:
+    wanted = settings.model.max_model_len
+    longest = config.max_position_embeddings
+    if wanted is not None and wanted > longest:
+        raise ConfigError(
+            f"model.max_model_len ({wanted}) is beyond the model's context of {longest} tokens"
+        )
+    return wanted or longest
+
+
+def _num_blocks(settings: Settings, config: ModelConfig, max_model_len: int) -> int:
+    """Return how many KV blocks to have: as set, as fits, or as could ever be used."""
+    kv = settings.kv
+    if kv.num_blocks is not None:
+        return kv.num_blocks
+    num_bytes = kv_bytes_per_block(config, kv.block_size, settings.model.dtype)
+    if kv.capacity_bytes is not None:
+        if kv.capacity_bytes < num_bytes:
+            raise ConfigError(
+                f"kv.capacity_bytes ({kv.capacity_bytes}) is less than one block ({num_bytes})"
+            )
+        return kv.capacity_bytes // num_bytes
+    weights = 0 if settings.model.executor == "simulated" else _weight_bytes(settings, config)
+    free = max(available_memory_bytes() - weights, 0)
+    most_useful = settings.scheduler.max_num_seqs * -(-max_model_len // kv.block_size)
+    num_blocks = min(int(kv.memory_utilization * free) // num_bytes, most_useful)
+    if num_blocks < 1:
+        raise ConfigError(
+            f"{free} bytes of memory are left beside the weights, and "
+            f"kv.memory_utilization ({kv.memory_utilization}) of that holds no KV block"
+        )
+    return num_blocks
+
+
+def kv_bytes_per_block(config: ModelConfig, block_size: int, dtype: str) -> int:
+    """Return the bytes of one block: keys and values of ``block_size`` positions, all layers."""
+    per_position = 2 * config.num_layers * config.num_kv_heads * config.head_dim
+    return per_position * block_size * _BYTES_PER_ELEMENT[dtype]
+
+
+def _weight_bytes(settings: Settings, config: ModelConfig) -> int:
+    """Return about how many bytes the weights take in memory."""
+    attention = 2 * config.head_dim * (config.num_heads + config.num_kv_heads)
+    layer = config.hidden_size * (attention + 3 * config.intermediate_size)
+    embeddings = (1 if config.tie_word_embeddings else 2) * config.vocab_size * config.hidden_size
+    return (config.num_layers * layer + embeddings) * _BYTES_PER_ELEMENT[settings.model.dtype]
+
+
+def available_memory_bytes() -> int:
+    """Return the memory that can be had without swapping; where unknown, all of the machine's."""
+    try:
+        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        _log.debug("no /proc/meminfo on this system")
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+# -------------------------------------------------------------------- executors
+
+
+def _executor(settings: Settings, checkpoint: Checkpoint, limits: SchedulerLimits) -> Executor:
+    return _EXECUTORS[settings.model.executor](settings, checkpoint, limits)
+
+
+def _torch_executor(
+    settings: Settings, checkpoint: Checkpoint, limits: SchedulerLimits
+) -> Executor:
+    try:
+        from headway.executors.torch import TorchExecutor
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise ConfigError("the torch executor needs torch: pip install 'headway[torch]'") from error
+    return TorchExecutor(
+        checkpoint,
+        num_blocks=limits.num_blocks,
+        block_size=limits.block_size,
+        dtype=settings.model.dtype,
+        num_threads=settings.model.num_threads,
+    )
+
+
+def _simulated_executor(
+    settings: Settings, checkpoint: Checkpoint, limits: SchedulerLimits
+) -> Executor:
+    return SimulatedExecutor(
+        _step_cost(settings.simulation),
+        RealClock(),
+        num_blocks=limits.num_blocks,
+        block_size=limits.block_size,
+        vocab_size=checkpoint.config.vocab_size,
+    )
+
+
+def _step_cost(simulation: SimulationSettings) -> LinearStepCost:
+    return LinearStepCost(
+        base_s=simulation.step_base_ms / 1e3,
+        prefill_token_s=simulation.prefill_ms_per_token / 1e3,
+        decode_s=simulation.decode_ms_per_sequence / 1e3,
+    )
+
+
+_EXECUTORS: Mapping[str, Callable[[Settings, Checkpoint, SchedulerLimits], Executor]] = {
+    "torch": _torch_executor,
+    "simulated": _simulated_executor,
+}

@@ -1,0 +1,28 @@
+"""The table of commands. It is static, so that ``headway --help`` imports none of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command; ``headway.cli.<name>`` is its module."""
+
+    name: str
+    arguments: str  # as in the usage line
+    summary: str
+
+    @property
+    def module(self) -> str:
+        """The module with ``configure`` and ``run``."""
+        return f"headway.cli.{self.name}"
+
+
+COMMANDS = (
+    Command("serve", "[MODEL]", "serve a model over HTTP, as OpenAI's API"),
+    Command("generate", "PROMPT", "answer one prompt on the terminal"),
+    Command("replay", "JOURNAL", "run a recorded journal through the scheduler and compare"),
+    Command("config", "", "show the effective settings and where each comes from"),
+    Command("models", "", "list the models that Headway knows by name"),
+)

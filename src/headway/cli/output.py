@@ -1,0 +1,20 @@
+"""What commands print."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+
+
+def print_json(value: object) -> None:
+    """Print one JSON object on a line."""
+    print(json.dumps(value))
+
+
+def print_rows(rows: Iterable[Sequence[str]], *, indent: str = "") -> None:
+    """Print rows with their columns aligned."""
+    table = [tuple(row) for row in rows]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for row in table:
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        print((indent + "  ".join(cells)).rstrip())

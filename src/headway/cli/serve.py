@@ -1,0 +1,50 @@
+"""``headway serve``: a model over HTTP, as OpenAI's API."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+
+from headway.cli.options import add_model_argument, add_settings, load
+from headway.cli.output import print_json
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    add_model_argument(parser)
+    add_settings(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve until a signal; with --json one object on standard output says that it is ready."""
+    settings = load(args).settings
+    logging.basicConfig(
+        level=settings.server.log_level.upper(),
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        stream=sys.stderr,
+    )
+
+    from headway.assembly import assemble
+    from headway.models.progress import on_standard_error
+    from headway.server.app import create_app
+    from headway.server.run import bind, ready_text, serve
+
+    listener = bind(settings.server)  # before the model is loaded: a taken port is said at once
+    assembly = assemble(settings, on_standard_error)
+    app = create_app(
+        {assembly.name: assembly.generator},
+        assembly.engine,
+        assembly.metrics,
+        settings.server,
+        assembly.terms,
+    )
+
+    def announce(url: str) -> None:
+        if args.json:
+            print_json({"url": url, "model": assembly.name})
+            sys.stdout.flush()
+        else:
+            print(ready_text(url, assembly.name), end="", file=sys.stderr, flush=True)
+
+    return serve(app, assembly.engine, settings.server, listener, announce)

@@ -1,0 +1,1 @@
+"""The heart: pure scheduling. Standard library only; no clock, chance, I/O or tensors."""

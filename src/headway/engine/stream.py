@@ -1,0 +1,87 @@
+"""The output queue of one request: bounded, filled by the engine, drained by one reader."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from types import TracebackType
+
+from headway.core.events import TERMINAL, Admitted, Event
+from headway.core.plan import RequestId
+
+
+class RequestStream:
+    """Async iterator over the events of one request, in batches.
+
+    Each ``async for`` turn yields everything that came since the last one; iteration ends after
+    the batch with the terminal event. At most ``max_events`` wait to be read: a reader that falls
+    further behind loses the request, so that it can hold neither memory nor KV blocks. Used from
+    the event loop only.
+    """
+
+    def __init__(
+        self,
+        request_id: RequestId,
+        max_events: int,
+        cancel: Callable[[RequestId, str], None],
+        stop: Callable[[RequestId, int], None],
+    ) -> None:
+        self.request_id = request_id
+        self._max_events = max_events
+        self._cancel = cancel
+        self._stop = stop
+        self._buffer: list[Event] = []
+        self._ready = asyncio.Event()
+        self._is_cancelled = False
+        self._has_ended = False  # the terminal event is in the buffer, or was read
+        self._is_exhausted = False  # the terminal event was read
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the request has reached its terminal event."""
+        return self._has_ended
+
+    def __aiter__(self) -> RequestStream:
+        return self
+
+    async def __anext__(self) -> tuple[Event, ...]:
+        if self._is_exhausted:
+            raise StopAsyncIteration
+        await self._ready.wait()
+        self._ready.clear()
+        batch, self._buffer = tuple(self._buffer), []
+        self._is_exhausted = self._has_ended
+        return batch
+
+    def cancel(self, reason: str) -> None:
+        """Ask the engine to drop the request; its Cancelled event follows. Idempotent."""
+        if not self._has_ended and not self._is_cancelled:
+            self._is_cancelled = True
+            self._cancel(self.request_id, reason)
+
+    def finish(self, index: int) -> None:
+        """Tell the engine that a stop string ended sequence ``index``."""
+        if not self._has_ended:
+            self._stop(self.request_id, index)
+
+    def put(self, event: Event) -> None:
+        """Deliver an event; called by the engine's front, on the event loop."""
+        if self._has_ended or isinstance(event, Admitted):
+            return
+        self._has_ended = isinstance(event, TERMINAL)
+        if len(self._buffer) >= self._max_events and not self._has_ended:
+            self.cancel("client_too_slow")  # what it has not read stays; this event is dropped
+            return
+        self._buffer.append(event)
+        self._ready.set()
+
+    async def __aenter__(self) -> RequestStream:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.cancel("abandoned")

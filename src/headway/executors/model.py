@@ -1,0 +1,154 @@
+"""Runs plans on a model: the part of an executor that is the same for every backend."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Final, Generic
+
+from headway.core.plan import (
+    PromptLogprobs,
+    SampledToken,
+    SequenceId,
+    Slice,
+    StepPlan,
+    StepResult,
+    TokenLogprobs,
+)
+from headway.executors.sampling import Draw, SamplingError, sample, token_logprobs
+from headway.executors.sequences import SequenceState, SequenceStates
+from headway.kernels.ops import Matrix, Ops, Rows, Step, Tensor
+from headway.models.checkpoint import Checkpoint
+from headway.models.llama import Llama
+from headway.models.registry import build_model
+
+_Work = tuple[Slice, SequenceState]
+
+_SCORED_ROWS: Final = 64
+"""How many rows of logits of prompt tokens are in memory at a time."""
+
+
+class ModelExecutor(Generic[Tensor, Matrix, Step]):
+    """Implements :class:`headway.core.ports.Executor` for a model on one set of operations.
+
+    A sequence whose logits are not finite, or whose token can't be drawn, fails alone; plans that
+    were made before this was known may still name it, and report the same failure.
+    """
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        ops: Ops[Tensor, Matrix, Step],
+        *,
+        num_blocks: int,
+        block_size: int,
+    ) -> None:
+        config = checkpoint.config
+        self._ops = ops
+        self._model: Llama[Tensor, Matrix, Step] = build_model(checkpoint, ops)
+        self._states = SequenceStates(
+            num_blocks=num_blocks,
+            block_size=block_size,
+            max_positions=config.max_position_embeddings,
+            vocab_size=config.vocab_size,
+        )
+
+    def run(self, plan: StepPlan) -> StepResult:
+        """Compute one step.
+
+        Raises:
+            ValueError: the plan names a sequence, block or position that does not exist. The KV
+                pool is as it was.
+        """
+        started_s = time.perf_counter()
+        work = self._states.apply(plan)
+        tokens: dict[SequenceId, SampledToken] = {}
+        scores: dict[SequenceId, PromptLogprobs] = {}
+        sound = [(part, state) for part, state in work if state.failure is None]
+        if sound:
+            hidden = self._model.forward(self._ops.prepare([_rows(*item) for item in sound]))
+            scores = self._score_prompts(hidden, sound)
+            tokens = self._sample(hidden, sound)
+        failures = {part.sequence_id: state.failure for part, state in work if state.failure}
+        return StepResult(
+            plan.step_id, tokens, failures, scores, elapsed_s=time.perf_counter() - started_s
+        )
+
+    def _sample(self, hidden: Tensor, work: Sequence[_Work]) -> dict[SequenceId, SampledToken]:
+        """Draw and append the tokens; record the failure of those that can't be drawn."""
+        ends = _last_rows(work)
+        chosen = [
+            (end, state)
+            for end, (part, state) in zip(ends, work, strict=True)
+            if part.sample and state.failure is None
+        ]
+        if not chosen:
+            return {}
+        logits = self._ops.logits(hidden, [row for row, _ in chosen], self._model.head)
+        tokens: dict[SequenceId, SampledToken] = {}
+        drawn = sample(logits, [_draw(state) for _, state in chosen])
+        for (_, state), token in zip(chosen, drawn, strict=True):
+            if isinstance(token, SamplingError):
+                state.failure = str(token)
+            else:
+                state.append(token.token_id)
+                tokens[state.new.sequence_id] = token
+        return tokens
+
+    def _score_prompts(
+        self, hidden: Tensor, work: Sequence[_Work]
+    ) -> dict[SequenceId, PromptLogprobs]:
+        """Score the prompt tokens that follow the positions of the step, where asked for."""
+        scores: dict[SequenceId, PromptLogprobs] = {}
+        for last_row, (part, state) in zip(_last_rows(work), work, strict=True):
+            start = part.start + 1
+            token_ids = state.tokens[start : min(start + part.count, state.num_prompt_tokens)]
+            num_top = state.sampling.prompt_logprobs
+            if num_top is None or not token_ids:
+                continue
+            try:
+                entries = self._score(hidden, last_row + 1 - part.count, token_ids, num_top)
+            except SamplingError as error:
+                state.failure = str(error)
+            else:
+                scores[part.sequence_id] = PromptLogprobs(start, entries)
+        return scores
+
+    def _score(
+        self, hidden: Tensor, first_row: int, token_ids: Sequence[int], num_top: int
+    ) -> tuple[TokenLogprobs, ...]:
+        entries: list[TokenLogprobs] = []
+        for done in range(0, len(token_ids), _SCORED_ROWS):
+            some = token_ids[done : done + _SCORED_ROWS]
+            rows = range(first_row + done, first_row + done + len(some))
+            logits = self._ops.logits(hidden, rows, self._model.head)
+            entries.extend(
+                token_logprobs(row, token_id, num_top)
+                for row, token_id in zip(logits, some, strict=True)
+            )
+        return tuple(entries)
+
+
+def _rows(part: Slice, state: SequenceState) -> Rows:
+    token_ids = state.tokens[part.start : part.start + part.count]
+    return Rows(token_ids, part.start, state.block_ids)
+
+
+def _last_rows(work: Sequence[_Work]) -> list[int]:
+    """Return, for each slice, its last row in the step."""
+    ends: list[int] = []
+    end = 0
+    for part, _ in work:
+        end += part.count
+        ends.append(end - 1)
+    return ends
+
+
+def _draw(state: SequenceState) -> Draw:
+    return Draw(
+        params=state.sampling,
+        index=state.new.index,
+        position=state.num_outputs,
+        prompt_token_ids=state.new.prompt_token_ids,
+        output_counts=state.output_counts,
+    )

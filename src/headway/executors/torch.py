@@ -1,0 +1,71 @@
+"""The executor on torch CPU: the readable reference that defines the truth."""
+
+from __future__ import annotations
+
+import torch
+
+from headway.core.plan import StepPlan, StepResult
+from headway.errors import ConfigError
+from headway.executors.model import ModelExecutor
+from headway.kernels.torch_linear import TorchMatrix
+from headway.kernels.torch_ops import DTYPES, Dtype, TorchOps, TorchStep
+from headway.models.checkpoint import Checkpoint
+from headway.models.config import ModelConfig
+
+
+def kv_bytes_per_block(config: ModelConfig, block_size: int, dtype: Dtype) -> int:
+    """Return the bytes that one block of ``block_size`` positions takes, over all layers."""
+    per_position = 2 * config.num_layers * config.num_kv_heads * config.head_dim
+    return per_position * block_size * DTYPES[dtype].itemsize
+
+
+class TorchExecutor:
+    """Implements :class:`headway.core.ports.Executor`.
+
+    Logits, and so tokens, have the same bits alone or in any batch, whole or in any chunks, after
+    preemption, and for every number of threads: see :mod:`headway.kernels.torch_ops`.
+
+    Args:
+        checkpoint: the opened model; its weights are read here.
+        num_blocks: blocks of the KV pool.
+        block_size: positions a block.
+        dtype: of weights and KV pool.
+        num_threads: for the whole process; None leaves torch's setting.
+
+    Raises:
+        ConfigError: a number is out of range, or the dtype is unknown.
+        ModelError: no code computes this architecture.
+    """
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        *,
+        num_blocks: int,
+        block_size: int,
+        dtype: Dtype = "float32",
+        num_threads: int | None = None,
+    ) -> None:
+        if dtype not in DTYPES:
+            raise ConfigError(f"dtype {dtype} is not one of {', '.join(DTYPES)}")
+        if min(num_blocks, block_size, 1 if num_threads is None else num_threads) < 1:
+            raise ConfigError("num_blocks, block_size and num_threads must be at least 1")
+        if num_threads is not None:
+            torch.set_num_threads(num_threads)
+        with torch.inference_mode():
+            ops = TorchOps(
+                checkpoint.config, num_blocks=num_blocks, block_size=block_size, dtype=dtype
+            )
+            self._executor = ModelExecutor[torch.Tensor, TorchMatrix, TorchStep](
+                checkpoint, ops, num_blocks=num_blocks, block_size=block_size
+            )
+
+    def run(self, plan: StepPlan) -> StepResult:
+        """Compute one step.
+
+        Raises:
+            ValueError: the plan names a sequence, block or position that does not exist. The KV
+                pool is as it was.
+        """
+        with torch.inference_mode():
+            return self._executor.run(plan)

@@ -1,0 +1,1 @@
+"""Text in, text out: prompts to requests, and the engine's events back to text."""

@@ -1,0 +1,57 @@
+"""How a request that was admitted can still end badly."""
+
+from __future__ import annotations
+
+from headway.core.events import Cancelled, Event, Expired, ExpireReason, Failed, Rejected
+from headway.errors import HeadwayError
+
+
+class GenerationError(HeadwayError):
+    """An admitted request ended without a result.
+
+    Attributes:
+        code: a stable, machine-readable code (``engine_error``, ``queue_timeout``, …).
+        status: the HTTP status that carries it, if no part of the answer was sent yet.
+        retry: whether the same request may well succeed when it is sent again.
+    """
+
+    def __init__(self, message: str, *, code: str, status: int, retry: bool) -> None:
+        super().__init__(message)
+        self.code = code
+        self.status = status
+        self.retry = retry
+
+
+def _failed(event: Failed) -> GenerationError:
+    return GenerationError(event.message, code="engine_error", status=500, retry=False)
+
+
+def _cancelled(event: Cancelled) -> GenerationError:
+    if event.reason == "client_too_slow":
+        message = "The client read too slowly, so the request was stopped."
+        return GenerationError(message, code=event.reason, status=503, retry=False)
+    message = f"The request was stopped: {event.reason}."
+    return GenerationError(message, code="cancelled", status=503, retry=True)
+
+
+def _expired(event: Expired) -> GenerationError:
+    if event.reason is ExpireReason.QUEUE_TIMEOUT:
+        message = f"The request waited {event.waited_s:.1f} s in the queue, longer than it may."
+        return GenerationError(message, code=event.reason.value, status=503, retry=True)
+    message = f"The request took {event.waited_s:.1f} s, longer than it may."
+    return GenerationError(message, code=event.reason.value, status=408, retry=False)
+
+
+def error_of(event: Event) -> GenerationError | None:
+    """Return what a terminal event means to the client; None if it is no failure."""
+    match event:
+        case Failed():
+            return _failed(event)
+        case Cancelled():
+            return _cancelled(event)
+        case Expired():
+            return _expired(event)
+        case Rejected():
+            return GenerationError(event.message, code=event.reason.value, status=503, retry=True)
+        case _:
+            return None

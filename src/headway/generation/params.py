@@ -1,0 +1,173 @@
+"""What a client may ask of generation, and the one place that checks it.
+
+None means that the client is silent: the model's own defaults apply, then OpenAI's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from math import isfinite
+from typing import Any, NoReturn
+
+from headway.errors import ConfigError, RequestError
+
+MAX_N = 16384
+MAX_LOGPROBS = 20
+MAX_STOP_STRINGS = 4
+MAX_STOP_CHARACTERS = 4096
+MAX_LOGIT_BIAS = 100.0
+INT64 = 2**63
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerationParams:
+    """User-level parameters of one generation.
+
+    Attributes:
+        n: sequences per prompt.
+        max_tokens: output tokens at most, per sequence; 0 scores the prompt only.
+        min_tokens: neither stop strings nor stop tokens end a sequence before so many.
+        stop: strings that end a sequence; not part of the text unless
+            ``include_stop_str_in_output``, which also shows the text of a stop token.
+        stop_token_ids: token ids that end a sequence, beside the model's own.
+        ignore_eos: the model's own end-of-sequence ids do not end a sequence.
+        seed: determines the draws; None or -1 draws a fresh one.
+        logprobs: report the chosen token's log-probability and so many of the best.
+        prompt_logprobs: the same for the prompt.
+        skip_special_tokens: special tokens leave no text.
+    """
+
+    n: int = 1
+    max_tokens: int | None = None
+    min_tokens: int = 0
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    repetition_penalty: float | None = None
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    logit_bias: Mapping[int, float] = field(default_factory=dict)
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+    include_stop_str_in_output: bool = False
+    stop_token_ids: tuple[int, ...] = ()
+    ignore_eos: bool = False
+    logprobs: int | None = None
+    prompt_logprobs: int | None = None
+    skip_special_tokens: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplingDefaults:
+    """What applies where the client is silent: the model's own words, else OpenAI's."""
+
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+
+
+def refuse(param: str, message: str) -> NoReturn:
+    """Raise the 400 that blames ``param``."""
+    raise RequestError(f"Invalid '{param}': {message}", param=param, code="invalid_value")
+
+
+def _check_range(param: str, value: float, low: float, high: float, shown: str) -> None:
+    if not (isfinite(value) and low <= value <= high):
+        refuse(param, f"must be in {shown}.")
+
+
+def check_token_ids(param: str, ids: Iterable[int], vocab_size: int) -> None:
+    """Refuse the first id that the vocabulary does not have."""
+    for token_id in ids:
+        if not 0 <= token_id < vocab_size:
+            shown = str(token_id)[:24]
+            refuse(param, f"token id {shown} is not in the vocabulary, 0 to {vocab_size - 1}.")
+
+
+def _check_sampling(p: GenerationParams) -> None:
+    if p.temperature is not None:
+        _check_range("temperature", p.temperature, 0.0, 2.0, "[0, 2]")
+    if p.top_p is not None:
+        _check_range("top_p", p.top_p, 5e-324, 1.0, "(0, 1]")
+    if p.min_p is not None:
+        _check_range("min_p", p.min_p, 0.0, 1.0, "[0, 1]")
+    if p.top_k is not None and not -1 <= p.top_k < INT64:
+        refuse("top_k", "must be -1 or 0 (both off) or a positive integer.")
+    if p.seed is not None and not -INT64 <= p.seed < INT64:
+        refuse("seed", "must be a 64-bit integer.")
+
+
+def _check_penalties(p: GenerationParams) -> None:
+    _check_range("presence_penalty", p.presence_penalty, -2.0, 2.0, "[-2, 2]")
+    _check_range("frequency_penalty", p.frequency_penalty, -2.0, 2.0, "[-2, 2]")
+    penalty = p.repetition_penalty
+    if penalty is not None and not (isfinite(penalty) and penalty > 0):
+        refuse("repetition_penalty", "must be a finite number above 0.")
+    for value in p.logit_bias.values():
+        _check_range("logit_bias", value, -MAX_LOGIT_BIAS, MAX_LOGIT_BIAS, "[-100, 100]")
+
+
+def _check_lengths(p: GenerationParams) -> None:
+    if not 1 <= p.n <= MAX_N:
+        refuse("n", f"must be between 1 and {MAX_N}.")
+    if p.n > 1 and p.temperature == 0:
+        refuse("n", "must be 1 with temperature 0, since all choices would be the same.")
+    if p.max_tokens is not None and not 0 <= p.max_tokens < INT64:
+        refuse("max_tokens", "must not be negative.")
+    if p.min_tokens < 0:
+        refuse("min_tokens", "must not be negative.")
+    if p.max_tokens is not None and p.min_tokens > p.max_tokens:
+        refuse("min_tokens", f"must not exceed max_tokens, which is {p.max_tokens}.")
+
+
+def _check_reports(p: GenerationParams) -> None:
+    for param, value in (("logprobs", p.logprobs), ("prompt_logprobs", p.prompt_logprobs)):
+        if value is not None and not 0 <= value <= MAX_LOGPROBS:
+            refuse(param, f"must be between 0 and {MAX_LOGPROBS}.")
+
+
+def _check_stop(p: GenerationParams) -> None:
+    if len(p.stop) > MAX_STOP_STRINGS:
+        refuse("stop", f"at most {MAX_STOP_STRINGS} strings.")
+    for text in p.stop:
+        if not 1 <= len(text) <= MAX_STOP_CHARACTERS:
+            refuse("stop", f"each string must have 1 to {MAX_STOP_CHARACTERS} characters.")
+
+
+def validate(params: GenerationParams, vocab_size: int) -> None:
+    """Refuse values that mean nothing or could hurt others.
+
+    Raises:
+        RequestError: names the parameter at fault.
+    """
+    _check_sampling(params)
+    _check_penalties(params)
+    _check_lengths(params)
+    _check_reports(params)
+    _check_stop(params)
+    check_token_ids("stop_token_ids", params.stop_token_ids, vocab_size)
+    check_token_ids("logit_bias", params.logit_bias, vocab_size)
+
+
+def model_defaults(generation_config: Mapping[str, Any], vocab_size: int) -> SamplingDefaults:
+    """Pick the sampling defaults that a model's generation config states.
+
+    Raises:
+        ConfigError: a value is not a number, or out of range.
+    """
+    names = (each.name for each in fields(SamplingDefaults))
+    found = {name: generation_config.get(name) for name in names}
+    stated = {name: value for name, value in found.items() if value is not None}
+    for name, value in stated.items():
+        number = int if name == "top_k" else int | float
+        if isinstance(value, bool) or not isinstance(value, number):
+            raise ConfigError(f"generation config: {name} is not a number")
+    try:
+        validate(GenerationParams(**stated), vocab_size)
+    except RequestError as error:
+        raise ConfigError(f"generation config: {error}") from error
+    return SamplingDefaults(**stated)

@@ -1,0 +1,100 @@
+"""What is true now, read from the scheduler when somebody scrapes, so it's never stale.
+
+The ``vllm:`` names say the same again under the names that routers and autoscalers look for (the
+Gateway API inference extension's model-server protocol).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from headway._version import __version__
+from headway.core.statistics import Statistics
+
+
+class StatisticsCollector(Collector):
+    """Turns a snapshot of the scheduler into metric families."""
+
+    def __init__(self, model_name: str, statistics: Callable[[], Statistics]) -> None:
+        self._model_name = model_name
+        self._statistics = statistics
+
+    def describe(self) -> list[Metric]:
+        """Nothing: registering must not read the statistics."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the families for one snapshot."""
+        now = self._statistics()
+        yield from self._own(now)
+        yield from self._aliases(now)
+
+    def _own(self, now: Statistics) -> Iterator[Metric]:
+        yield _gauge(
+            "headway_info",
+            "The model served, by which version of Headway.",
+            1,
+            model_name=self._model_name,
+            version=__version__,
+        )
+        yield _gauge("headway_requests_waiting", "Requests that have not run yet.", now.num_waiting)
+        yield _gauge("headway_requests_running", "Sequences that hold a slot.", now.num_running)
+        yield _gauge(
+            "headway_sequences_preempted",
+            "Sequences that lost their blocks and wait to resume.",
+            now.num_preempted,
+        )
+        yield _gauge(
+            "headway_waiting_tokens",
+            "Prompt tokens of the waiting requests.",
+            now.num_waiting_tokens,
+        )
+        yield _blocks(now)
+        yield _gauge("headway_kv_usage_ratio", "Share of the KV blocks in use.", _usage(now))
+        yield CounterMetricFamily(
+            "headway_preemptions",
+            "Sequences that gave up their blocks.",
+            value=now.num_preemptions,
+        )
+
+    def _aliases(self, now: Statistics) -> Iterator[Metric]:
+        model = {"model_name": self._model_name}
+        yield _gauge(
+            "vllm:num_requests_running", "As headway_requests_running.", now.num_running, **model
+        )
+        yield _gauge(
+            "vllm:num_requests_waiting",
+            "As headway_requests_waiting, with the preempted.",
+            now.num_waiting + now.num_preempted,
+            **model,
+        )
+        yield _gauge("vllm:kv_cache_usage_perc", "As headway_kv_usage_ratio.", _usage(now), **model)
+        yield _gauge(
+            "vllm:cache_config_info",
+            "The shape of the KV cache.",
+            1,
+            block_size=str(now.block_size),
+            num_gpu_blocks=str(now.num_blocks),
+            **model,
+        )
+
+
+def _gauge(name: str, meaning: str, value: float, **labels: str) -> Metric:
+    family = GaugeMetricFamily(name, meaning, labels=tuple(labels))
+    family.add_metric(tuple(labels.values()), value)
+    return family
+
+
+def _blocks(now: Statistics) -> Metric:
+    family = GaugeMetricFamily("headway_kv_blocks", "KV blocks, by state.", labels=("state",))
+    family.add_metric(("free",), now.num_free_blocks)
+    family.add_metric(("used",), now.num_blocks - now.num_free_blocks)
+    return family
+
+
+def _usage(now: Statistics) -> float:
+    return 1 - now.num_free_blocks / now.num_blocks if now.num_blocks else 0.0

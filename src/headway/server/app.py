@@ -1,0 +1,90 @@
+"""The ASGI application: which path leads where."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp
+
+from headway.errors import HeadwayError
+from headway.generation.generator import Generator
+from headway.server.auth import ApiKeys, RequestIds
+from headway.server.endpoint import JsonEndpoint
+from headway.server.errors import (
+    error_response,
+    on_http_exception,
+    on_internal_error,
+    problem_of,
+)
+from headway.server.front import EngineView, Front, MetricsSource
+from headway.server.requests import (
+    ChatRequest,
+    CompletionRequest,
+    DetokenizeRequest,
+    TokenizeRequest,
+)
+from headway.server.routes.chat import answer_chat
+from headway.server.routes.completions import answer_completion
+from headway.server.routes.health import HealthRoutes
+from headway.server.routes.models import ModelRoutes, answer_detokenize, answer_tokenize
+from headway.server.settings import ServerSettings
+
+
+def _routes(front: Front) -> list[BaseRoute]:
+    health, models = HealthRoutes(front), ModelRoutes(front)
+    chat = JsonEndpoint(front, ChatRequest, answer_chat)
+    completion = JsonEndpoint(front, CompletionRequest, answer_completion)
+    tokenize = JsonEndpoint(front, TokenizeRequest, answer_tokenize)
+    detokenize = JsonEndpoint(front, DetokenizeRequest, answer_detokenize)
+    return [
+        Route("/v1/chat/completions", chat, methods=["POST"]),
+        Route("/v1/completions", completion, methods=["POST"]),
+        Route("/v1/models", models.index),
+        Route("/v1/models/{model:path}", models.show),
+        Route("/tokenize", tokenize, methods=["POST"]),
+        Route("/detokenize", detokenize, methods=["POST"]),
+        Route("/livez", health.livez),
+        Route("/readyz", health.readyz),
+        Route("/ready", health.readyz),
+        Route("/health", health.readyz),
+        Route("/load", health.load),
+        Route("/metrics", health.metrics),
+        Route("/version", health.version),
+    ]
+
+
+def create_app(
+    generators: Mapping[str, Generator],
+    engine: EngineView,
+    metrics: MetricsSource,
+    settings: ServerSettings,
+) -> ASGIApp:
+    """Build the application.
+
+    Args:
+        generators: the served models by name; the first also serves requests that name none.
+        engine: what the health endpoints look at.
+        metrics: what ``/metrics`` renders.
+        settings: limits, keys and time-outs.
+    """
+    front = Front(generators, engine, metrics, settings, int(time.time()))
+
+    async def on_headway_error(_request: Request, error: Exception) -> Response:
+        assert isinstance(error, HeadwayError)
+        return error_response(problem_of(error, settings.retry_after_s))
+
+    handlers = {
+        HTTPException: on_http_exception,
+        HeadwayError: on_headway_error,
+        Exception: on_internal_error,
+    }
+    app: ASGIApp = Starlette(routes=_routes(front), exception_handlers=handlers)
+    if settings.api_keys:
+        app = ApiKeys(app, settings.api_keys)
+    return RequestIds(app)

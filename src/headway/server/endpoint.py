@@ -1,0 +1,94 @@
+"""The frame around every endpoint that takes JSON and works for it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
+
+import msgspec
+from starlette.types import Receive, Scope, Send
+
+from headway.server.auth import REQUEST_ID_KEY, safe_request_id
+from headway.server.body import ClientGoneError, decode, read_body
+from headway.server.disconnect import run_while_connected
+from headway.server.front import Front
+from headway.server.sse import ClientStalledError, send_within
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+#: Key of an ASGI extension (see :mod:`headway.server.protocol`) that resets the connection.
+ABORT_EXTENSION = "headway.abort"
+
+
+class Exchange:
+    """One request and the way back to its client."""
+
+    def __init__(self, scope: Scope, send: Send, stall_timeout_s: float) -> None:
+        self.scope = scope
+        self.send = send
+        self.stall_timeout_s = stall_timeout_s
+
+    async def respond(self, body: bytes) -> None:
+        """Send a whole JSON response.
+
+        Raises:
+            ClientStalledError: the client does not read it.
+        """
+        headers = [
+            (b"content-type", b"application/json"),
+            (b"content-length", str(len(body)).encode()),
+        ]
+        start = {"type": "http.response.start", "status": 200, "headers": headers}
+        await send_within(self.send, start, self.stall_timeout_s)
+        end = {"type": "http.response.body", "body": body}
+        await send_within(self.send, end, self.stall_timeout_s)
+
+    def echo_request_id(self, request_id: str | None) -> None:
+        """Echo the id of the body, where the header has none."""
+        if request_id and not self.scope.get(REQUEST_ID_KEY):
+            self.scope[REQUEST_ID_KEY] = safe_request_id(request_id)
+
+
+Answer = Callable[[Front, T, Exchange], Awaitable[None]]
+
+
+class JsonEndpoint(Generic[T]):
+    """An ASGI application: reads a request of type ``T`` and answers while the client is there."""
+
+    def __init__(self, front: Front, body_type: type[T], answer: Answer[T]) -> None:
+        self._front = front
+        self._decoder = msgspec.json.Decoder(body_type)
+        self._answer = answer
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        settings = self._front.settings
+        try:
+            body = await read_body(scope, receive, settings.max_body_bytes, settings.body_timeout_s)
+            request = decode(body, self._decoder)
+            exchange = Exchange(scope, send, settings.stream_stall_timeout_s)
+            if not await run_while_connected(self._run(request, exchange), receive):
+                _note(scope, 499, "the client left")
+        except ClientGoneError:
+            _note(scope, 499, "the client left before its request was complete")
+        except ClientStalledError:
+            _note(scope, 499, "the client stopped reading")
+            await abort_connection(scope)
+
+    async def _run(self, request: T, exchange: Exchange) -> None:
+        await self._answer(self._front, request, exchange)
+
+
+def _note(scope: Scope, status: int, what: str) -> None:
+    client = scope.get("client") or ("-",)
+    _log.info('%s - "%s %s" %d %s', client[0], scope["method"], scope["path"], status, what)
+
+
+async def abort_connection(scope: Scope) -> None:
+    """Reset the connection, so that unread bytes are freed at once, if the server can do that."""
+    extension = scope.get("extensions", {}).get(ABORT_EXTENSION)
+    if extension is not None:
+        await extension["abort"]()

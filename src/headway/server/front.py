@@ -1,0 +1,140 @@
+"""What all endpoints share: the models, the engine, the settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from starlette.types import Scope
+
+from headway._version import __version__
+from headway.errors import RequestError
+from headway.generation.generator import Generator, Terms
+from headway.server.errors import shorten
+from headway.server.refusals import refuse_unsupported
+from headway.server.requests import GenerationRequest
+from headway.server.settings import ServerSettings
+
+#: Where the authentication leaves the tenant in the ASGI scope.
+TENANT_KEY = "headway.tenant"
+
+#: Tells clients which software produced an answer.
+FINGERPRINT = f"headway-{__version__}"
+
+
+class Counts(Protocol):
+    """The part of the scheduler's statistics that health reports show."""
+
+    @property
+    def num_waiting(self) -> int:
+        """Requests in the queue."""
+        ...
+
+    @property
+    def num_running(self) -> int:
+        """Sequences that hold a slot."""
+        ...
+
+    @property
+    def num_blocks(self) -> int:
+        """Blocks in the KV pool."""
+        ...
+
+    @property
+    def num_free_blocks(self) -> int:
+        """Blocks that nobody holds."""
+        ...
+
+
+class Pulse(Protocol):
+    """Whether the engine lives."""
+
+    @property
+    def state(self) -> str:
+        """One of starting, running, draining, stopped, failed."""
+        ...
+
+    @property
+    def heartbeat_age_s(self) -> float:
+        """Seconds since the engine's loop last turned."""
+        ...
+
+    @property
+    def error(self) -> str | None:
+        """What it failed of."""
+        ...
+
+
+class EngineView(Protocol):
+    """What the server looks at, beside the generators that submit to it."""
+
+    @property
+    def status(self) -> Pulse:
+        """Whether the engine lives."""
+        ...
+
+    def statistics(self) -> Counts:
+        """Return a snapshot of the counts."""
+        ...
+
+
+class MetricsSource(Protocol):
+    """Renders the metrics."""
+
+    def render(self) -> bytes:
+        """Return the metrics in Prometheus' text format."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Front:
+    """The models by name (the first is the default), the engine, and the settings.
+
+    ``created`` is the time of start in Unix seconds.
+    """
+
+    generators: Mapping[str, Generator]
+    engine: EngineView
+    metrics: MetricsSource
+    settings: ServerSettings
+    created: int
+
+    def model(self, name: str | None) -> tuple[str, Generator]:
+        """Return a model by the name that the client gave; the default one for None.
+
+        Raises:
+            RequestError: 404 if there is no such model.
+        """
+        if name is None:
+            return next(iter(self.generators.items()))
+        generator = self.generators.get(name)
+        if generator is None:
+            message = f"The model '{shorten(name, 100)}' does not exist."
+            raise RequestError(message, param="model", code="model_not_found", status=404)
+        return name, generator
+
+    def terms(self, request: GenerationRequest, scope: Scope) -> Terms:
+        """Return the terms on which a request is served.
+
+        Raises:
+            RequestError: the service tier is not offered.
+        """
+        settings = self.settings
+        class_name: str | None = settings.default_class
+        if request.service_tier not in (None, "auto", "default"):
+            class_name = settings.service_tiers.get(request.service_tier or "")
+        if class_name is None:
+            offered = ", ".join(["auto", "default", *settings.service_tiers])
+            refuse_unsupported("service_tier", f"Offered are: {offered}.")
+        return Terms(
+            class_name=class_name,
+            tenant=scope.get(TENANT_KEY, ""),
+            queue_timeout_s=settings.queue_timeout_s,
+            request_timeout_s=settings.request_timeout_s,
+        )
+
+
+def used_tier(request: GenerationRequest) -> str:
+    """Return the service tier that an answer reports."""
+    return "default" if request.service_tier in (None, "auto") else request.service_tier or ""

@@ -1,0 +1,178 @@
+"""Fields that are known and not supported: only the values that ask for nothing pass."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+import msgspec
+
+from headway.errors import RequestError
+from headway.server.requests import (
+    ChatMessage,
+    ChatRequest,
+    CompletionRequest,
+    ContentPart,
+    GenerationRequest,
+    StreamOptions,
+)
+
+#: For each refused field the values that mean "off", beside null.
+GENERATION: Mapping[str, tuple[Any, ...]] = {
+    "priority": (0,),
+    "store": (False,),
+    "response_format": ({"type": "text"},),
+    "structured_outputs": (),
+    "allowed_token_ids": (),
+    "logprob_token_ids": (),
+    "bad_words": ([],),
+    "use_beam_search": (False,),
+    "length_penalty": (1, 1.0),
+    "spaces_between_special_tokens": (True,),
+    "truncate_prompt_tokens": (),
+    "truncation_side": (),
+    "return_tokens_as_token_ids": (False,),
+    "stream_interval": (1,),
+    "cache_salt": (),
+    "kv_transfer_params": (),
+    "vllm_xargs": (),
+    "repetition_detection": (),
+    "thinking_token_budget": (),
+}
+COMPLETION: Mapping[str, tuple[Any, ...]] = {**GENERATION, "suffix": ("",)}
+CHAT: Mapping[str, tuple[Any, ...]] = {
+    **GENERATION,
+    "tools": (),
+    "tool_choice": ("none",),
+    "functions": (),
+    "function_call": ("none",),
+    "audio": (),
+    "modalities": (["text"],),
+    "moderation": (),
+    "prediction": (),
+    "reasoning_effort": ("none",),
+    "verbosity": ("medium",),
+    "web_search_options": (),
+    "chat_template": (),
+    "documents": (),
+    "include_reasoning": (True,),
+    "echo": (False,),
+    "return_prompt_text": (False,),
+    "mm_processor_kwargs": (),
+}
+STREAM_OPTIONS: Mapping[str, tuple[Any, ...]] = {
+    "include_obfuscation": (False,),
+    "continuous_usage_stats": (False,),
+}
+MESSAGE: Mapping[str, tuple[Any, ...]] = {
+    "refusal": (),
+    "audio": (),
+    "tool_calls": ([],),
+    "tool_call_id": (),
+    "function_call": (),
+    "reasoning": (),
+    "reasoning_content": (),
+}
+PART: Mapping[str, tuple[Any, ...]] = {
+    "image_url": (),
+    "input_audio": (),
+    "video_url": (),
+    "audio_url": (),
+    "file": (),
+    "refusal": (),
+}
+
+
+def refuse_unsupported(param: str, explanation: str = "") -> NoReturn:
+    """Raise the 400 that says ``param`` asks for something that does not exist here."""
+    message = f"Unsupported parameter: '{param}' is not supported with this value."
+    raise RequestError(
+        f"{message} {explanation}".strip(), param=param, code="unsupported_parameter"
+    )
+
+
+def _is_off(value: Any, off: tuple[Any, ...]) -> bool:
+    return value is None or any(value == each and type(value) is type(each) for each in off)
+
+
+def _check(struct: msgspec.Struct, table: Mapping[str, tuple[Any, ...]], prefix: str = "") -> None:
+    for name, off in table.items():
+        if not _is_off(getattr(struct, name), off):
+            refuse_unsupported(prefix + name)
+
+
+def check_options(options: StreamOptions | None, stream: bool) -> None:
+    """Refuse stream options without a stream, and those that are not supported."""
+    if options is None:
+        return
+    if not stream:
+        raise RequestError(
+            "'stream_options' is only allowed when 'stream' is true.",
+            param="stream_options",
+            code="invalid_value",
+        )
+    _check(options, STREAM_OPTIONS, "stream_options.")
+
+
+def _check_shared(request: GenerationRequest) -> None:
+    check_options(request.stream_options, bool(request.stream))
+    if request.prompt_logprobs is not None and request.stream:
+        refuse_unsupported("prompt_logprobs", "It is not available with 'stream'.")
+
+
+def check_completion(request: CompletionRequest) -> None:
+    """Refuse what ``/v1/completions`` does not do."""
+    _check(request, COMPLETION)
+    _check_shared(request)
+    n = 1 if request.n is None else request.n
+    if request.best_of is not None and request.best_of != n:
+        refuse_unsupported("best_of", f"Only best_of = n, which is {n}, is.")
+
+
+def _check_part(part: ContentPart, where: str) -> None:
+    if part.type != "text":
+        refuse_unsupported(f"{where}.type", "Only text can be read.")
+    if part.text is None:
+        raise RequestError(f"Missing '{where}.text'.", param=f"{where}.text", code="invalid_value")
+    _check(part, PART, f"{where}.")
+
+
+def check_message(message: ChatMessage, where: str) -> None:
+    """Refuse roles and contents that no template here could be given."""
+    if message.role in ("tool", "function"):
+        refuse_unsupported(f"{where}.role", "Tools are not supported.")
+    if message.role not in ("system", "developer", "user", "assistant"):
+        raise RequestError(
+            f"Invalid '{where}.role': must be system, developer, user or assistant.",
+            param=f"{where}.role",
+            code="invalid_value",
+        )
+    _check(message, MESSAGE, f"{where}.")
+    if message.content is None:
+        raise RequestError(
+            f"Missing '{where}.content'.", param=f"{where}.content", code="invalid_value"
+        )
+    if isinstance(message.content, list):
+        for i, part in enumerate(message.content):
+            _check_part(part, f"{where}.content[{i}]")
+
+
+def check_messages(messages: list[ChatMessage]) -> None:
+    """Refuse an empty conversation, and messages that can't be read."""
+    if not messages:
+        raise RequestError("Invalid 'messages': empty array.", param="messages", code="empty_array")
+    for i, message in enumerate(messages):
+        check_message(message, f"messages[{i}]")
+
+
+def check_chat(request: ChatRequest) -> None:
+    """Refuse what ``/v1/chat/completions`` does not do."""
+    _check(request, CHAT)
+    _check_shared(request)
+    check_messages(request.messages)
+    if request.top_logprobs is not None and not request.logprobs:
+        raise RequestError(
+            "'top_logprobs' is only allowed when 'logprobs' is true.",
+            param="top_logprobs",
+            code="invalid_value",
+        )

@@ -1,0 +1,232 @@
+"""Runs the application: listen, say so, and stop without breaking promises.
+
+On the first SIGTERM or SIGINT the server goes on listening but takes no work (503 with
+Retry-After, ``/readyz`` 503), finishes what runs for at most ``drain_timeout_s``, and exits. A
+second signal ends it at once. If the engine fails, the process ends with code 1, for a supervisor
+to start a new one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import socket
+import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Literal, Protocol
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from headway.errors import UsageError
+from headway.server.front import EngineView
+from headway.server.settings import ServerSettings
+
+_log = logging.getLogger(__name__)
+
+#: Time that clients get to read the last bytes when everything has ended.
+GOODBYE_S = 5
+
+#: How often the engine's state is looked at.
+WATCH_INTERVAL_S = 0.5
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class RunnableEngine(EngineView, Protocol):
+    """An engine that can be started and stopped."""
+
+    def start(self) -> None:
+        """Begin to take work; called on the event loop."""
+        ...
+
+    def begin_drain(self) -> None:
+        """Take no more work."""
+        ...
+
+    async def stop(self, drain_s: float) -> None:
+        """Finish what runs within ``drain_s`` seconds, cancel the rest, and end."""
+        ...
+
+
+class _Server(uvicorn.Server):
+    """Uvicorn's server, with signals left to :class:`Supervisor`."""
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        """Capture nothing."""
+        yield
+
+
+def bind(settings: ServerSettings) -> socket.socket:
+    """Bind the listening socket.
+
+    Raises:
+        UsageError: the address can't be had.
+    """
+    host, port = settings.host, settings.port
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        listener = socket.socket(family, socket.SOCK_STREAM)
+    except OSError as error:
+        raise UsageError(f"can't listen on {host}:{port}: {error.strerror or error}") from error
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(2048)
+    except OSError as error:
+        listener.close()
+        hint = "choose another with --port" if error.errno == 98 else "check --host and --port"
+        raise UsageError(f"can't listen on {host}:{port}: {error.strerror}; {hint}") from error
+    listener.setblocking(False)
+    return listener
+
+
+def url_of(listener: socket.socket) -> str:
+    """Return the URL under which a bound socket is reached."""
+    host, port = listener.getsockname()[:2]
+    if host in ("0.0.0.0", "::"):
+        host = "127.0.0.1"
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def ready_text(url: str, model: str) -> str:
+    """Return the lines that say that the server is ready, and how to try it."""
+    body = f'{{"model": "{model}", "messages": [{{"role": "user", "content": "Hello"}}]}}'
+    return (
+        f"headway: ready at {url} (model {model})\n"
+        f"  curl {url}/v1/chat/completions -H 'Content-Type: application/json' -d '{body}'\n"
+    )
+
+
+def _protocol() -> type[asyncio.Protocol] | Literal["h11"]:
+    try:
+        from headway.server.protocol import ResettableProtocol
+    except ImportError:  # httptools does not exist for this platform
+        return "h11"
+    return ResettableProtocol
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:  # uvloop does not exist for this platform
+        return None
+    return uvloop.new_event_loop
+
+
+def make_server(app: ASGIApp, settings: ServerSettings) -> uvicorn.Server:
+    """Return the HTTP server, not yet running. Logging is whatever the process has set up."""
+    config = uvicorn.Config(
+        app,
+        http=_protocol(),
+        timeout_keep_alive=settings.timeout_keep_alive_s,
+        timeout_graceful_shutdown=GOODBYE_S,
+        access_log=settings.access_log,
+        log_config=None,
+        lifespan="off",
+        ws="none",
+        server_header=False,
+    )
+    return _Server(config)
+
+
+def _log_to_stderr() -> None:
+    if not logging.getLogger().handlers:
+        layout = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+        logging.basicConfig(level=logging.INFO, format=layout, stream=sys.stderr)
+
+
+class Supervisor:
+    """Decides when the server ends; ``exit_code`` says how it ended."""
+
+    def __init__(self, server: uvicorn.Server, engine: RunnableEngine, drain_s: float) -> None:
+        self.exit_code = 0
+        self._server = server
+        self._engine = engine
+        self._drain_s = drain_s
+        self._stop = asyncio.Event()
+        self._num_signals = 0
+
+    def on_signal(self) -> None:
+        """Drain; at the second call end at once."""
+        self._num_signals += 1
+        self._engine.begin_drain()
+        self._stop.set()
+        if self._num_signals > 1:
+            self._server.force_exit = True
+            self._server.should_exit = True
+
+    async def watch(self) -> None:
+        """Wait for a signal or for the engine's end, then end the server."""
+        while not self._stop.is_set() and self._engine.status.state != "failed":
+            try:
+                async with asyncio.timeout(WATCH_INTERVAL_S):
+                    await self._stop.wait()
+            except TimeoutError:
+                continue
+        if self._engine.status.state == "failed":
+            _log.error("the engine has failed: %s", self._engine.status.error)
+            self.exit_code = 1
+        else:
+            await self._drain()
+        self._server.should_exit = True
+
+    async def _drain(self) -> None:
+        draining = asyncio.create_task(self._engine.stop(self._drain_s))
+        while not draining.done() and self._num_signals < 2:
+            await asyncio.wait({draining}, timeout=0.05)
+        if not draining.done():
+            self.exit_code = 1
+            draining.cancel()
+
+
+async def serve_async(
+    app: ASGIApp,
+    engine: RunnableEngine,
+    settings: ServerSettings,
+    model: str,
+    listener: socket.socket,
+) -> int:
+    """Serve on a bound socket until a signal or the engine's end; return the exit code."""
+    server = make_server(app, settings)
+    supervisor = Supervisor(server, engine, settings.drain_timeout_s)
+    loop = asyncio.get_running_loop()
+    for number in SIGNALS:
+        loop.add_signal_handler(number, supervisor.on_signal)
+    engine.start()
+    watching = asyncio.create_task(supervisor.watch())
+    try:
+        sys.stderr.write(ready_text(url_of(listener), model))
+        sys.stderr.flush()
+        await server.serve(sockets=[listener])
+    finally:
+        watching.cancel()
+        await asyncio.wait({watching})
+        for number in SIGNALS:
+            loop.remove_signal_handler(number)
+    return supervisor.exit_code
+
+
+def serve(app: ASGIApp, engine: RunnableEngine, settings: ServerSettings, model: str) -> int:
+    """Serve until a signal or the engine's end.
+
+    Args:
+        app: from :func:`headway.server.app.create_app`.
+        engine: not yet started.
+        settings: address and time-outs.
+        model: a served model's name, for the line that says how to try it.
+
+    Returns:
+        the exit code: 0 after a drain, 1 if a second signal cut it off or the engine failed.
+
+    Raises:
+        UsageError: the address can't be had.
+    """
+    listener = bind(settings)
+    _log_to_stderr()
+    main = serve_async(app, engine, settings, model, listener)
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        return runner.run(main)

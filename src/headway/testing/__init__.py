@@ -1,0 +1,1 @@
+"""Peers of the real parts, shipped so that others can test with them too."""
