@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 
@@ -41,7 +42,7 @@ class Subject:
     scores: bool
 
 
-def _torch(dtype: str) -> Subject:
+def _torch(dtype: Any) -> Subject:
     def make() -> Executor:
         pytest.importorskip("torch")
         from headway.executors.torch import TorchExecutor
@@ -49,7 +50,7 @@ def _torch(dtype: str) -> Subject:
 
         checkpoint = tiny_checkpoint(tiny_config(vocab_size=VOCAB))
         return TorchExecutor(
-            checkpoint, num_blocks=NUM_BLOCKS, block_size=BLOCK_SIZE, dtype=dtype, num_threads=2
+            checkpoint, num_blocks=NUM_BLOCKS, block_size=BLOCK_SIZE, dtype=dtype, num_threads=1
         )
 
     def spoil(new: NewSequence) -> NewSequence:
@@ -82,7 +83,8 @@ SUBJECTS = [_torch("float32"), _torch("bfloat16"), _simulated()]
 
 @pytest.fixture(params=SUBJECTS, ids=lambda subject: subject.name)
 def subject(request: pytest.FixtureRequest) -> Subject:
-    return request.param
+    chosen: Subject = request.param
+    return chosen
 
 
 @pytest.fixture
@@ -90,11 +92,13 @@ def executor(subject: Subject) -> Executor:
     return subject.make()
 
 
-def new(sequence_id: int, num_tokens: int = 6, **sampling: object) -> NewSequence:
+def new(sequence_id: int, num_tokens: int = 6, **sampling: Any) -> NewSequence:
     rng = random.Random(sequence_id)
-    params = SamplingParams(**{"max_tokens": 50, "temperature": 1.0, "seed": 7, **sampling})
+    fields: dict[str, Any] = {"max_tokens": 50, "temperature": 1.0, "seed": 7, **sampling}
     prompt = tuple(rng.randrange(VOCAB) for _ in range(num_tokens))
-    return NewSequence(SequenceId(sequence_id), RequestId(f"r{sequence_id}"), 0, prompt, params)
+    return NewSequence(
+        SequenceId(sequence_id), RequestId(f"r{sequence_id}"), 0, prompt, SamplingParams(**fields)
+    )
 
 
 def part(sequence_id: int, start: int, count: int, sample: bool = True) -> Slice:
@@ -273,7 +277,7 @@ def test_a_failure_stays_with_its_sequence(subject: Subject, steps: Steps) -> No
 
 
 def test_draws_depend_on_seed_index_and_position(subject: Subject) -> None:
-    hot = {"temperature": 50.0}
+    hot: dict[str, Any] = {"temperature": 50.0}
     first = answer(subject, new(1, **hot), 8)
     assert answer(subject, new(1, **hot), 8) == first
     other_seed = new(1, seed=8, **hot)
@@ -337,6 +341,13 @@ class TestLogprobs:
                 scored[position] = entry.logprob
         assert list(scored) == [1, 2, 3, 4, 5, 6]
         assert not steps.run([part(1, 7, 1)]).prompt_logprobs
+
+    def test_tokens_of_the_answer_are_not_scored_as_prompt(self, steps: Steps) -> None:
+        steps.run([part(1, 0, 7)], [new(1, 7, prompt_logprobs=1)], [table(1, 0, 1, 2)])
+        steps.decode(1, 7, 3)
+        resumed = steps.run([part(1, 0, 11)], tables=[table(1, 5, 6, 7)])
+        assert len(resumed.prompt_logprobs[SequenceId(1)].entries) == 6
+        assert resumed.tokens
 
     def test_prompt_scores_have_the_same_bits_in_any_chunks(self, subject: Subject) -> None:
         sequence = new(1, 40, prompt_logprobs=VOCAB)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,9 +26,9 @@ def draw(
     position: int = 0,
     prompt: Sequence[int] = (),
     output: Sequence[int] = (),
-    **params: object,
+    **params: Any,
 ) -> Draw:
-    fields = {"max_tokens": 99, "temperature": 1.0, **params}
+    fields: dict[str, Any] = {"max_tokens": 99, "temperature": 1.0, **params}
     return Draw(SamplingParams(**fields), index, position, prompt, Counter(output))
 
 
@@ -126,7 +127,7 @@ def test_draws_agree_with_the_oracle(
 @pytest.mark.parametrize(
     "params", [{}, {"top_p": 0.95}, {"top_k": 300}, {"min_p": 0.02}, {"top_p": 0.1, "top_k": 5000}]
 )
-def test_a_large_vocabulary_agrees_with_the_oracle(scale: float, params: dict[str, float]) -> None:
+def test_a_large_vocabulary_agrees_with_the_oracle(scale: float, params: dict[str, Any]) -> None:
     logits = np.round(np.random.default_rng(1).standard_normal(6000) * scale, 2).astype(np.float32)
     expected = distribution(logits.tolist(), draw(**params))
     for position in range(40):
@@ -185,7 +186,7 @@ def test_a_huge_temperature_is_uniform() -> None:
 
 
 def test_stop_ids_wait_for_min_tokens() -> None:
-    params = {"min_tokens": 2, "stop_token_ids": (1,), "temperature": 0.0}
+    params: dict[str, Any] = {"min_tokens": 2, "stop_token_ids": (1,), "temperature": 0.0}
     assert one([0, 9, 1], draw(position=1, **params)) == 2
     assert one([0, 9, 1], draw(position=2, **params)) == 1
 

@@ -12,6 +12,7 @@ import pytest
 from headway.core.plan import NewSequence, RequestId, SequenceId, Slice, StepPlan, TableUpdate
 from headway.core.sampling import SamplingParams
 from headway.errors import ConfigError, ModelError
+from headway.executors.sampling import uniform
 from headway.models.checkpoint import Checkpoint
 from headway.testing.tiny_models import ArrayTensor, tiny_checkpoint, tiny_config
 
@@ -145,6 +146,21 @@ def test_a_refused_plan_leaves_the_pool_as_it_was() -> None:
             )
         )
     assert subject.run(decode).tokens == other.run(decode).tokens
+
+
+def test_each_draw_takes_the_number_of_its_output_position() -> None:
+    """With equal logits, the token is where the number falls in the vocabulary."""
+    checkpoint = tiny_checkpoint()
+    head = ArrayTensor(np.zeros_like(checkpoint.tensors["lm_head.weight"].to_float32()))
+    flat = replace(checkpoint, tensors={**checkpoint.tensors, "lm_head.weight": head})
+    new = replace(sequence(1, 4, 5, 6, temperature=0.7, seed=21), index=2)
+    subject = executor(flat)
+    result = subject.run(first_step((new, (0, 1, 2))))
+    drawn = [result.tokens[SequenceId(1)].token_id]
+    for position in range(3, 9):
+        step = StepPlan(position, (Slice(SequenceId(1), position, 1, True),))
+        drawn.append(subject.run(step).tokens[SequenceId(1)].token_id)
+    assert drawn == [int(uniform(21, 2, position) * 97) for position in range(7)]
 
 
 def test_bfloat16_answers_are_close_to_float32() -> None:

@@ -294,6 +294,15 @@ async def test_merged_streams_end_at_the_first_failure() -> None:
             await collect(merged)
 
 
+async def test_a_bug_in_one_merged_stream_is_not_waited_for() -> None:
+    good, _ = open_stream([tokens("a"), ended()])
+    broken, _ = open_stream([tokens("a"), ended()], first_index=1)
+    broken.next_batch = good.prompt_scores.copy  # type: ignore[method-assign, assignment]
+    with pytest.raises(TypeError):
+        async with MergedStreams([good, broken]) as merged:
+            await collect(merged)
+
+
 def test_offsets_of_a_text_in_bytes() -> None:
     offsets = TextOffsets()
     data = [b"a", "ď".encode(), b"\xf0\x9f", b"\xa6\x9c", b"z"]

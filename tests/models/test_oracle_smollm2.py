@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,15 @@ QUESTIONS = [
 ]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _one_thread() -> Iterator[None]:
+    """Threads that wait for each other are slow on a busy machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.fixture(scope="module")
 def checkpoint(smollm2_gguf: Path) -> Checkpoint:
     return open_checkpoint(smollm2_gguf)
@@ -60,15 +69,16 @@ def oracle(smollm2_gguf: Path) -> Any:
 
     By its own GGUF reader, since ``from_pretrained`` would ask for yet another package.
     """
-    from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
+    from transformers import modeling_gguf_pytorch_utils
 
-    fields = load_gguf_checkpoint(str(smollm2_gguf))["config"]
+    load: Any = modeling_gguf_pytorch_utils.load_gguf_checkpoint
+    fields = load(str(smollm2_gguf))["config"]
     assert fields.pop("model_type") == "llama"
     rope = {"rope_type": "default", "rope_theta": fields.pop("rope_theta")}
     config = transformers.LlamaConfig(**fields, rope_parameters=rope)
     with torch.device("meta"):
         shapes = transformers.LlamaForCausalLM(config)
-    read = load_gguf_checkpoint(str(smollm2_gguf), return_tensors=True, model_to_load=shapes)
+    read = load(str(smollm2_gguf), return_tensors=True, model_to_load=shapes)
     model = transformers.LlamaForCausalLM(config)
     missing = model.load_state_dict(read["tensors"], strict=False)
     assert missing.missing_keys == ["lm_head.weight"]  # tied

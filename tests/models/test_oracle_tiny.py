@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,10 @@ import pytest
 from headway.core.plan import NewSequence, RequestId, SequenceId, Slice, StepPlan, TableUpdate
 from headway.core.sampling import SamplingParams
 from headway.models.checkpoint import Checkpoint
+from headway.models.config import Llama3RopeScaling, RopeFrequencyFactors
 from headway.models.loading import open_checkpoint
+from headway.models.rotary import inverse_frequencies
+from headway.testing.tiny_models import tiny_checkpoint, tiny_config
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -59,6 +62,15 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 Logprobs = npt.NDArray[np.float64]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_thread() -> Iterator[None]:
+    """Threads that wait for each other are slow on a busy machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module", params=CASES)
@@ -130,10 +142,8 @@ def test_decoded_tokens_agree_with_transformers(case: tuple[Any, Checkpoint]) ->
     assert tokens[60:] == greedy[59:-1].tolist()
 
 
-def test_the_window_matters(tmp_path: Path) -> None:
+def test_the_window_matters() -> None:
     """Or the cases above would prove nothing about it."""
-    from headway.testing.tiny_models import tiny_checkpoint, tiny_config
-
     token_ids = list(range(90))
     values = [
         computed_logprobs(tiny_checkpoint(tiny_config(sliding_window=window)), token_ids, [90])
@@ -141,3 +151,19 @@ def test_the_window_matters(tmp_path: Path) -> None:
     ]
     assert np.array_equal(values[0][:40], values[1][:40])
     assert np.abs(values[0][40:] - values[1][40:]).max() > 0.1
+
+
+def test_explicit_frequency_factors_equal_the_scaling_that_made_them() -> None:
+    """GGUF files carry Llama 3 scaling as a list of divisors."""
+    scaling = Llama3RopeScaling(
+        factor=8.0,
+        low_freq_factor=1.0,
+        high_freq_factor=4.0,
+        original_max_position_embeddings=64,
+    )
+    plain = inverse_frequencies(tiny_config())
+    scaled = inverse_frequencies(tiny_config(rope_scaling=scaling))
+    factors = tuple(float(factor) for factor in plain / scaled)
+    assert 1 < len(set(factors)) <= 8
+    listed = inverse_frequencies(tiny_config(rope_scaling=RopeFrequencyFactors(factors=factors)))
+    np.testing.assert_allclose(listed, scaled, rtol=2e-7)

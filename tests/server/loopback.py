@@ -13,17 +13,17 @@ from typing import Any
 import tokenizers
 from tokenizers import decoders, models, pre_tokenizers
 
+from headway.config.settings import ServerSettings
 from headway.core.limits import SchedulerLimits
 from headway.core.plan import NewSequence
 from headway.core.scheduler import Scheduler
 from headway.engine.aio import AsyncEngine
 from headway.engine.clock import RealClock, VirtualClock
 from headway.engine.loop import Engine
-from headway.generation.generator import Generator
+from headway.generation.generator import Generator, Terms
 from headway.metrics.engine import EngineMetrics
 from headway.server.app import create_app
 from headway.server.run import bind, make_server, url_of
-from headway.server.settings import ServerSettings
 from headway.testing.scripted import ScriptedExecutor
 from headway.text.byte_level import CHARACTERS
 from headway.text.chat_template import ChatTemplate
@@ -103,7 +103,9 @@ class Setup:
     context: int = CONTEXT
     max_buffered_events: int = 1024
     base_seed: int | None = None
+    send_buffer: int = 0  # bytes that the kernel keeps for a client; 0 is up to the kernel
     started: bool = True
+    terms: Terms = field(default_factory=Terms)
     clock: RealClock | VirtualClock = field(default_factory=RealClock)
 
 
@@ -137,7 +139,9 @@ class Service:
             max_model_len=limits.longest,
             base_seed=setup.base_seed,
         )
-        self.app = create_app({MODEL: self.generator}, self.engine, self.metrics, self.settings)
+        self.app = create_app(
+            {MODEL: self.generator}, self.engine, self.metrics, self.settings, setup.terms
+        )
         self.url = ""
         self.port = 0
 
@@ -156,9 +160,20 @@ class Service:
 
         await self.until(is_idle)
 
+    async def until_held_after(self, num_steps: int) -> None:
+        """Wait until so many steps were computed and the gate holds up the next one."""
+        await self.until(lambda: len(self.executor.plans) == num_steps)
+        await self.until(self.executor.is_waiting.is_set)
+
     async def until_asked(self, count: int = 1) -> None:
         """Wait until so many commands lie before the engine's thread, which a gate holds up."""
         await self.until(lambda: len(self.engine._inbox) >= count)
+
+    def num_ended(self, outcome: str, reason: str) -> float:
+        """Requests that ended so, by the metrics."""
+        start = f'headway_requests_total{{class="default",outcome="{outcome}",reason="{reason}"}} '
+        lines = self.metrics.render().decode().splitlines()
+        return sum(float(line.removeprefix(start)) for line in lines if line.startswith(start))
 
     async def call(
         self,
@@ -292,9 +307,12 @@ async def listening(setup: Setup | None = None) -> AsyncIterator[Service]:
     """The same behind a real port."""
     async with running(setup) as service:
         listener = bind(service.settings)
+        if service.setup.send_buffer:  # accepted connections inherit it
+            size = service.setup.send_buffer
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, size)
         service.port = listener.getsockname()[1]
         service.url = url_of(listener)
-        server = make_server(service.app, service.settings)
+        server = make_server(service.app, service.settings, lambda: None)
         task = asyncio.create_task(server.serve(sockets=[listener]))
         await service.until(lambda: server.started)
         try:

@@ -19,7 +19,8 @@ from loopback import (
     say_ids,
 )
 
-from headway.server.settings import ServerSettings
+from headway.core.request import Request
+from headway.generation.generator import Terms
 
 
 async def ask(setup: Setup, **fields: Any) -> Reply:
@@ -72,6 +73,17 @@ async def test_stop_strings_end_the_answer(stop: Any) -> None:
     choice = (await answer(stop=stop))["choices"][0]
     assert choice["message"]["content"] == "He"
     assert (choice["finish_reason"], choice["stop_reason"]) == ("stop", "l")
+
+
+async def test_a_stop_string_is_a_good_end_for_the_engine_too() -> None:
+    async with running(Setup(script=say("Hello"), gated=True)) as service:
+        task = asyncio.create_task(service.call(CHAT, chat(stop="e")))
+        await service.until(service.executor.is_waiting.is_set)
+        service.executor.allow(100)
+        await task
+        await service.until_idle()
+        assert service.num_ended("finished", "stop") == 1
+        assert len(service.executor.plans) <= 6
 
 
 async def test_stop_strings_can_be_shown() -> None:
@@ -227,24 +239,21 @@ async def test_sampling_fields_reach_the_executor() -> None:
     assert new.sampling.logit_bias == ((7, 1.5),)
 
 
-async def test_a_service_tier_chooses_a_class_and_is_echoed() -> None:
-    settings = ServerSettings(service_tiers={"flex": "batch"}, default_class="normal")
-    seen = []
-    async with running(Setup(settings=settings)) as service:
+async def test_the_terms_of_the_server_reach_the_request() -> None:
+    terms = Terms(class_name="normal", queue_timeout_s=5.0, request_timeout_s=6.0)
+    seen: list[Request] = []
+    async with running(Setup(terms=terms)) as service:
         submit = service.engine.submit
 
-        async def spy(request: Any) -> Any:
-            seen.append(request.class_name)
+        async def spy(request: Request) -> Any:
+            seen.append(request)
             return await submit(request)
 
         service.engine.submit = spy  # type: ignore[method-assign]
-        reply = await service.call(CHAT, chat(service_tier="flex"))
-        await service.call(CHAT, chat())
-        refused = await service.call(CHAT, chat(service_tier="gold"))
-    assert seen == ["batch", "normal"]
-    assert reply.json["service_tier"] == "flex"
-    assert refused.status == 400
-    assert refused.error["param"] == "service_tier"
+        await service.call(CHAT, chat(service_tier="auto"))
+    (request,) = seen
+    assert (request.class_name, request.tenant) == ("normal", "")
+    assert (request.queue_timeout_s, request.request_timeout_s) == (5.0, 6.0)
 
 
 async def test_stream_starts_with_the_role_and_ends_with_done() -> None:

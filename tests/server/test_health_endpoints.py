@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 from loopback import CHAT, MODEL, Setup, call, chat, listening, raw_client, running, say
 
+from headway.config.settings import ServerSettings
 from headway.core.limits import SchedulerLimits
 from headway.core.scheduler import Scheduler
+from headway.generation.generator import Terms
 from headway.server.app import create_app
-from headway.server.settings import ServerSettings
 
 
 @dataclass(frozen=True)
@@ -40,9 +41,9 @@ class Dummy:
 
 CASES = [
     (Pulse(), 200, 200, None),
-    (Pulse(heartbeat_age_s=59), 200, 200, None),
-    (Pulse(heartbeat_age_s=61), 200, 503, "not turned for 61 s"),
-    (Pulse(heartbeat_age_s=301), 503, 503, "not turned for 301 s"),
+    (Pulse(heartbeat_age_s=49), 200, 200, None),
+    (Pulse(heartbeat_age_s=51), 200, 503, "not turned for 51 s"),
+    (Pulse(heartbeat_age_s=101), 503, 503, "not turned for 101 s"),
     (Pulse("starting", 1000), 200, 503, "loading"),
     (Pulse("draining"), 200, 503, "stopping"),
     (Pulse("draining", 301), 503, 503, "stopping"),
@@ -56,7 +57,7 @@ async def test_b53_live_and_ready_are_two_questions(
     pulse: Pulse, live: int, ready: int, reason: str | None
 ) -> None:
     dummy = Dummy(pulse)
-    app = create_app({}, dummy, dummy, ServerSettings())
+    app = create_app({}, dummy, dummy, ServerSettings(liveness_timeout_s=100), Terms())
     for path, status in (("/livez", live), ("/readyz", ready), ("/health", ready)):
         reply = await call(app, path, method="GET")
         assert reply.status == status
@@ -126,7 +127,7 @@ async def test_b50_gauges_fall_to_zero_without_new_traffic() -> None:
             service.executor.allow(2)
             await service.until(lambda: service.scheduler.statistics().num_live == 10)
             busy = gauges((await service.call("/metrics", method="GET")).body.decode())
-            await service.until(service.executor.is_waiting.is_set)
+            await service.until_held_after(2)
         await service.until_asked(10)
         service.executor.allow(1)
         await service.until_idle()

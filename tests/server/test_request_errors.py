@@ -20,7 +20,7 @@ from loopback import (
     running,
 )
 
-from headway.server.settings import ServerSettings
+from headway.config.settings import ServerSettings
 
 
 async def refuse(path: str, body: Any, setup: Setup | None = None, **options: Any) -> Reply:
@@ -317,7 +317,7 @@ BIG_ERRORS: list[tuple[str, Any]] = [
     (CHAT, {"messages": [5] * 12_000}),
     (CHAT, {"messages": [{"role": HUGE, "content": "x"}]}),
     (CHAT, chat() | {"model": HUGE}),
-    (CHAT, chat(**{HUGE: 1})),
+    (CHAT, chat() | {HUGE: 1}),
     (CHAT, chat(stream=True, stream_options={HUGE: 1})),
     (CHAT, chat(temperature=HUGE)),
     (CHAT, chat(service_tier=HUGE)),

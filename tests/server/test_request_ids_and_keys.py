@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from loopback import CHAT, COMPLETIONS, Setup, chat, completion, listening, raw_client, running, say
 
+from headway.config.settings import ServerSettings
 from headway.core.request import Request
-from headway.server.settings import ServerSettings
 
 
 async def test_b58_the_same_id_twice_harms_nobody() -> None:
@@ -74,7 +74,7 @@ async def test_every_response_has_an_id() -> None:
     assert all(len(each) == 32 for each in ids)
 
 
-KEYS = Setup(settings=ServerSettings(api_keys=("secret-1", "secret-2")))
+KEYS = Setup(settings=ServerSettings(api_key=("secret-1", "secret-2")))
 BAD_KEYS = [
     {},
     {"authorization": "Bearer wrong"},

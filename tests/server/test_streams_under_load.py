@@ -21,8 +21,9 @@ from loopback import (
     say,
 )
 
+from headway.config.settings import ServerSettings
 from headway.engine.clock import VirtualClock
-from headway.server.settings import ServerSettings
+from headway.generation.generator import Terms
 
 
 async def gate_holds(service: Service) -> None:
@@ -57,8 +58,8 @@ async def test_b55_a_full_queue_refuses_at_once_and_says_when_to_come_back(strea
 @pytest.mark.parametrize("stream", [False, True])
 async def test_b36_b56_a_queue_timeout_has_a_status_of_its_own(stream: bool) -> None:
     clock = VirtualClock()
-    settings = ServerSettings(queue_timeout_s=1.0)
-    setup = Setup(gated=True, max_num_seqs=1, settings=settings, clock=clock)
+    terms = Terms(queue_timeout_s=1.0)
+    setup = Setup(gated=True, max_num_seqs=1, terms=terms, clock=clock)
     async with running(setup) as service:
         first = ask(service)
         await gate_holds(service)
@@ -80,14 +81,13 @@ async def test_b36_b56_a_queue_timeout_has_a_status_of_its_own(stream: bool) -> 
 
 async def test_b56_a_deadline_in_decode_is_an_error_and_no_length() -> None:
     clock = VirtualClock()
-    settings = ServerSettings(request_timeout_s=1.0)
-    setup = Setup(script=say("x" * 300), gated=True, settings=settings, clock=clock)
+    terms = Terms(request_timeout_s=1.0)
+    setup = Setup(script=say("x" * 300), gated=True, terms=terms, clock=clock)
     async with running(setup) as service:
         whole, stream = ask(service), ask(service, stream=True)
         await gate_holds(service)
         service.executor.allow(3)
-        await service.until(lambda: len(service.executor.plans) == 3)
-        await gate_holds(service)
+        await service.until_held_after(3)
         clock.sleep(2.0)
         service.executor.allow(1)
         whole_reply, stream_reply = await whole, await stream
@@ -114,8 +114,7 @@ async def test_a_failure_inside_a_stream_is_an_event_and_the_stream_ends() -> No
         task = ask(service, stream=True)
         await gate_holds(service)
         service.executor.allow(2)
-        await service.until(lambda: len(service.executor.plans) == 2)
-        await gate_holds(service)
+        await service.until_held_after(2)
         service.executor.allow(100)
         reply = await task
     *chunks, error, done = reply.events
@@ -140,27 +139,20 @@ async def test_a_failure_before_the_first_token_is_json(stream: bool) -> None:
 
 async def test_keep_alives_are_comments_that_start_before_the_first_token() -> None:
     settings = ServerSettings(port=0, sse_keep_alive_s=0.01)
-    async with listening(Setup(script=say("Hey"), gated=True, settings=settings)) as service:
-        async with raw_client(service) as client:
-            await client.send(CHAT, chat(stream=True), "Connection: close\r\n")
-            head = await client.reader.readuntil(b"\r\n\r\n")
-            for _ in range(3):
-                chunk = await client.reader.readuntil(b"\n\n\r\n")
-                assert chunk.split(b"\r\n")[1] == b": keep-alive\n\n"
-            service.executor.allow(100)
-            rest = await client.rest()
+    setup = Setup(script=say("Hey"), gated=True, settings=settings)
+    async with listening(setup) as service, raw_client(service) as client:
+        await client.send(CHAT, chat(stream=True), "Connection: close\r\n")
+        head = await client.reader.readuntil(b"\r\n\r\n")
+        for _ in range(3):
+            chunk = await client.reader.readuntil(b"\n\n\r\n")
+            assert chunk.split(b"\r\n")[1] == b": keep-alive\n\n"
+        service.executor.allow(100)
+        rest = await client.rest()
     assert head.startswith(b"HTTP/1.1 200 ")
     lines = [line for line in rest.split(b"\n") if line.startswith((b"data:", b":"))]
     events = parse_events(b"".join(line + b"\n\n" for line in lines))
     assert events[-1] == "[DONE]"
     assert events[0]["choices"][0]["delta"]["role"] == "assistant"
-
-
-async def test_no_keep_alives_if_switched_off() -> None:
-    settings = ServerSettings(sse_keep_alive_s=0)
-    async with running(Setup(settings=settings)) as service:
-        reply = await service.call(CHAT, chat(stream=True))
-    assert b"keep-alive" not in reply.body
 
 
 async def test_several_streamed_prompts_end_together_on_failure() -> None:
@@ -174,7 +166,7 @@ async def test_several_streamed_prompts_end_together_on_failure() -> None:
         task = asyncio.create_task(service.call(COMPLETIONS, body))
         await gate_holds(service)
         service.executor.allow(1)
-        await service.until(lambda: len(service.executor.plans) == 1)
+        await service.until_held_after(1)
         service.executor.allow(1000)
         reply = await task
         await service.until_idle()

@@ -9,7 +9,6 @@ from types import TracebackType
 from typing import Protocol
 
 from headway.core.events import FinishReason
-from headway.errors import HeadwayError
 from headway.generation.scores import ScoredPosition
 from headway.generation.sequence_text import TextDelta
 from headway.generation.stream import TextStream, Usage
@@ -80,11 +79,11 @@ class MergedStreams:
     """
 
     def __init__(self, streams: Sequence[TextStream]) -> None:
-        self._queue: asyncio.Queue[tuple[TextDelta, ...] | None] = asyncio.Queue(1)
+        self._queue: asyncio.Queue[tuple[TextDelta, ...]] = asyncio.Queue(1)
         self._num_open = len(streams)
         self._streams = streams
         self._pumps: list[asyncio.Task[None]] = []
-        self._failure: HeadwayError | None = None
+        self._failure: Exception | None = None
 
     async def next_batch(self) -> tuple[TextDelta, ...]:
         """Return the next batch of any stream; empty at the end. Safe to cancel."""
@@ -115,6 +114,8 @@ class MergedStreams:
         try:
             while batch := await stream.next_batch():
                 await self._queue.put(batch)
-        except HeadwayError as error:
+        except Exception as error:
             self._failure = error
-        await self._queue.put(None)
+            await self._queue.put(())
+            raise
+        await self._queue.put(())

@@ -16,6 +16,7 @@ MAX_N = 16384
 MAX_LOGPROBS = 20
 MAX_STOP_STRINGS = 4
 MAX_STOP_CHARACTERS = 4096
+MAX_STOP_TOKEN_IDS = 4096
 MAX_LOGIT_BIAS = 100.0
 INT64 = 2**63
 
@@ -149,6 +150,8 @@ def validate(params: GenerationParams, vocab_size: int) -> None:
     _check_lengths(params)
     _check_reports(params)
     _check_stop(params)
+    if len(params.stop_token_ids) > MAX_STOP_TOKEN_IDS:
+        refuse("stop_token_ids", f"at most {MAX_STOP_TOKEN_IDS} ids.")
     check_token_ids("stop_token_ids", params.stop_token_ids, vocab_size)
     check_token_ids("logit_bias", params.logit_bias, vocab_size)
 

@@ -29,8 +29,11 @@ class TorchPool:
     def __init__(self, shape: PoolShape, dtype: torch.dtype) -> None:
         size = (shape.num_kv_heads, shape.num_blocks + 1, shape.block_size, shape.head_dim)
         self._shape = shape
-        self._keys = torch.zeros(size, dtype=dtype)
-        self._values = torch.zeros(size, dtype=dtype)
+        # Not cleared, so that memory is taken only by blocks in use: see ``store``.
+        self._keys = torch.empty(size, dtype=dtype)
+        self._values = torch.empty(size, dtype=dtype)
+        for cache in (self._keys, self._values):
+            cache[:, -1] = 0
 
     def store(self, keys: Tensor, values: Tensor, slots: Tensor, begun: Tensor) -> None:
         """Write keys and values, both ``(rows, num_kv_heads, head_dim)``.

@@ -91,12 +91,8 @@ class TorchOps:
         self, parts: Sequence[StoredTensor], biases: Sequence[StoredTensor]
     ) -> TorchMatrix:
         """Stack the parts, convert and pack them."""
-        weight = torch.cat([torch.from_numpy(part.to_float32()) for part in parts])
-        bias = None
-        if biases:
-            bias = torch.cat([torch.from_numpy(part.to_float32()) for part in biases])
-            bias = bias.to(self._dtype)
-        return pack(weight.to(self._dtype), bias)
+        weight = self._stack(parts)
+        return pack(weight, self._stack(biases) if biases else None)
 
     def load_head(self, stored: StoredTensor) -> TorchMatrix:
         """Take the output head: values of the dtype, kept in float32."""
@@ -185,6 +181,16 @@ class TorchOps:
         selected = hidden.index_select(0, torch.tensor(chosen))
         values: npt.NDArray[np.float32] = multiply(selected, head)[: len(rows)].numpy()
         return values
+
+    def _stack(self, parts: Sequence[StoredTensor]) -> Tensor:
+        """Return the rows of all parts; each is converted as it is copied to its place."""
+        size = (sum(part.shape[0] for part in parts), *parts[0].shape[1:])
+        stacked = torch.empty(size, dtype=self._dtype)
+        row = 0
+        for part in parts:
+            stacked[row : row + part.shape[0]] = torch.from_numpy(part.to_float32())
+            row += part.shape[0]
+        return stacked
 
     def _split(self, qkv: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         num_heads, num_kv_heads = self._config.num_heads, self._config.num_kv_heads

@@ -20,18 +20,18 @@ Float32Array = npt.NDArray[np.float32]
 def inverse_frequencies(config: ModelConfig) -> Float32Array:
     """Return the angle per position of each pair of head elements, shape ``(head_dim / 2,)``.
 
-    Raised in float64 and rounded once: the value that a correct float32 power gives.
+    It is ``rope_theta ** (-2 i / head_dim)`` before scaling, computed in float64 and rounded once.
     """
     exponents = np.arange(0, config.head_dim, 2, dtype=np.float64) / config.head_dim
-    thetas = np.full_like(exponents, config.rope_theta)
-    frequencies = np.power(thetas, -exponents).astype(np.float32)
+    frequencies = np.exp(-math.log(config.rope_theta) * exponents).astype(np.float32)
     match config.rope_scaling:
         case None:
             return frequencies
         case LinearRopeScaling(factor=factor):
             return frequencies / np.float32(factor)
         case RopeFrequencyFactors(factors=factors):
-            return frequencies / np.asarray(factors, dtype=np.float32)
+            divisors: Float32Array = np.array(factors, dtype=np.float32)
+            return frequencies / divisors
         case Llama3RopeScaling() as scaling:
             return _llama3(frequencies, scaling)
 

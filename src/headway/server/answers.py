@@ -18,7 +18,6 @@ from headway.generation.sequence_text import TextDelta
 from headway.generation.stream import TextStream, Usage
 from headway.server.endpoint import Exchange
 from headway.server.errors import problem_of
-from headway.server.settings import ServerSettings
 from headway.server.sse import EventStream
 
 
@@ -38,7 +37,7 @@ class WireFormat(Protocol):
         ...
 
 
-async def _next(source: DeltaSource, timeout_s: float | None) -> tuple[TextDelta, ...] | None:
+async def _next(source: DeltaSource, timeout_s: float) -> tuple[TextDelta, ...] | None:
     """Return the next batch, or None if nothing came in time."""
     try:
         async with asyncio.timeout(timeout_s):
@@ -51,7 +50,7 @@ async def _pass_on(
     source: DeltaSource, wire: WireFormat, events: EventStream, keep_alive_s: float
 ) -> None:
     while True:
-        batch = await _next(source, keep_alive_s or None)
+        batch = await _next(source, keep_alive_s)
         if batch is None:
             await events.keep_alive()
         elif batch:
@@ -65,15 +64,14 @@ async def _send_events(
     streams: Sequence[TextStream],
     wire: WireFormat,
     exchange: Exchange,
-    settings: ServerSettings,
 ) -> None:
     events = EventStream(exchange.send, exchange.stall_timeout_s)
     try:
-        await _pass_on(source, wire, events, settings.sse_keep_alive_s)
+        await _pass_on(source, wire, events, exchange.keep_alive_s)
     except HeadwayError as error:
         if not events.has_started:
             raise
-        await events.finish([problem_of(error, settings.retry_after_s).encode()])
+        await events.finish([problem_of(error).encode()])
     else:
         await events.finish(wire.closing(total_usage(streams)))
 
@@ -83,11 +81,10 @@ async def _send(
     streams: Sequence[TextStream],
     wire: WireFormat,
     exchange: Exchange,
-    settings: ServerSettings,
     as_events: bool,
 ) -> None:
     if as_events:
-        await _send_events(source, streams, wire, exchange, settings)
+        await _send_events(source, streams, wire, exchange)
     else:
         choices = await collect(source)
         await exchange.respond(wire.whole(choices, total_usage(streams)))
@@ -97,7 +94,6 @@ async def send_answer(
     streams: Sequence[TextStream],
     wire: WireFormat,
     exchange: Exchange,
-    settings: ServerSettings,
     *,
     as_events: bool,
 ) -> None:
@@ -110,7 +106,7 @@ async def send_answer(
         ClientStalledError: the client does not read.
     """
     if len(streams) == 1:
-        await _send(streams[0], streams, wire, exchange, settings, as_events)
+        await _send(streams[0], streams, wire, exchange, as_events)
         return
     async with MergedStreams(streams) as merged:
-        await _send(merged, streams, wire, exchange, settings, as_events)
+        await _send(merged, streams, wire, exchange, as_events)

@@ -12,8 +12,9 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
+from headway.config.settings import ServerSettings
 from headway.errors import HeadwayError
-from headway.generation.generator import Generator
+from headway.generation.generator import Generator, Terms
 from headway.server.auth import ApiKeys, RequestIds
 from headway.server.endpoint import JsonEndpoint
 from headway.server.errors import (
@@ -33,7 +34,6 @@ from headway.server.routes.chat import answer_chat
 from headway.server.routes.completions import answer_completion
 from headway.server.routes.health import HealthRoutes
 from headway.server.routes.models import ModelRoutes, answer_detokenize, answer_tokenize
-from headway.server.settings import ServerSettings
 
 
 def _routes(front: Front) -> list[BaseRoute]:
@@ -64,6 +64,7 @@ def create_app(
     engine: EngineView,
     metrics: MetricsSource,
     settings: ServerSettings,
+    terms: Terms,
 ) -> ASGIApp:
     """Build the application.
 
@@ -71,13 +72,14 @@ def create_app(
         generators: the served models by name; the first also serves requests that name none.
         engine: what the health endpoints look at.
         metrics: what ``/metrics`` renders.
-        settings: limits, keys and time-outs.
+        settings: limits, keys and time-outs of the HTTP side.
+        terms: class and deadlines of all requests.
     """
-    front = Front(generators, engine, metrics, settings, int(time.time()))
+    front = Front(generators, engine, metrics, settings, terms, int(time.time()))
 
     async def on_headway_error(_request: Request, error: Exception) -> Response:
         assert isinstance(error, HeadwayError)
-        return error_response(problem_of(error, settings.retry_after_s))
+        return error_response(problem_of(error))
 
     handlers = {
         HTTPException: on_http_exception,
@@ -85,6 +87,6 @@ def create_app(
         Exception: on_internal_error,
     }
     app: ASGIApp = Starlette(routes=_routes(front), exception_handlers=handlers)
-    if settings.api_keys:
-        app = ApiKeys(app, settings.api_keys)
+    if settings.api_key:
+        app = ApiKeys(app, settings.api_key)
     return RequestIds(app)

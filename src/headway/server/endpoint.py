@@ -9,6 +9,7 @@ from typing import Generic, TypeVar
 import msgspec
 from starlette.types import Receive, Scope, Send
 
+from headway.config.settings import ServerSettings
 from headway.server.auth import REQUEST_ID_KEY, safe_request_id
 from headway.server.body import ClientGoneError, decode, read_body
 from headway.server.disconnect import run_while_connected
@@ -19,6 +20,9 @@ _log = logging.getLogger(__name__)
 
 T = TypeVar("T", bound=msgspec.Struct)
 
+#: Time in which the body of a request must have arrived.
+BODY_TIMEOUT_S = 60.0
+
 #: Key of an ASGI extension (see :mod:`headway.server.protocol`) that resets the connection.
 ABORT_EXTENSION = "headway.abort"
 
@@ -26,10 +30,11 @@ ABORT_EXTENSION = "headway.abort"
 class Exchange:
     """One request and the way back to its client."""
 
-    def __init__(self, scope: Scope, send: Send, stall_timeout_s: float) -> None:
+    def __init__(self, scope: Scope, send: Send, settings: ServerSettings) -> None:
         self.scope = scope
         self.send = send
-        self.stall_timeout_s = stall_timeout_s
+        self.stall_timeout_s = settings.stream_stall_timeout_s
+        self.keep_alive_s = settings.sse_keep_alive_s
 
     async def respond(self, body: bytes) -> None:
         """Send a whole JSON response.
@@ -67,9 +72,9 @@ class JsonEndpoint(Generic[T]):
         """Serve one request."""
         settings = self._front.settings
         try:
-            body = await read_body(scope, receive, settings.max_body_bytes, settings.body_timeout_s)
+            body = await read_body(scope, receive, settings.max_body_bytes, BODY_TIMEOUT_S)
             request = decode(body, self._decoder)
-            exchange = Exchange(scope, send, settings.stream_stall_timeout_s)
+            exchange = Exchange(scope, send, settings)
             if not await run_while_connected(self._run(request, exchange), receive):
                 _note(scope, 499, "the client left")
         except ClientGoneError:

@@ -19,6 +19,9 @@ from headway.generation.errors import GenerationError
 MAX_MESSAGE_CHARACTERS = 600
 MAX_PARAM_CHARACTERS = 100
 
+#: When it is worth trying again where nobody knows better: another replica, or the next start.
+RETRY_AFTER_S = 5.0
+
 
 class ErrorBody(msgspec.Struct, frozen=True):
     """What is wrong, in OpenAI's words. ``code`` is stable; ``message`` is for people."""
@@ -87,8 +90,8 @@ def retry_after(seconds: float | None) -> dict[str, str]:
     return {"Retry-After": str(max(1, math.ceil(seconds)))}
 
 
-def problem_of(error: HeadwayError, retry_after_s: float) -> Problem:
-    """Say how an exception is told to the client; ``retry_after_s`` is for a stopping engine."""
+def problem_of(error: HeadwayError) -> Problem:
+    """Say how an exception is told to the client."""
     match error:
         case RequestError():
             headers = retry_after(error.retry_after_s)
@@ -97,9 +100,9 @@ def problem_of(error: HeadwayError, retry_after_s: float) -> Problem:
             )
         case EngineStoppedError():
             message = f"The server takes no work now: {error}."
-            return problem(503, message, code="unavailable", headers=retry_after(retry_after_s))
+            return problem(503, message, code="unavailable", headers=retry_after(RETRY_AFTER_S))
         case GenerationError():
-            headers = retry_after(retry_after_s) if error.retry else {"x-should-retry": "false"}
+            headers = retry_after(RETRY_AFTER_S) if error.retry else {"x-should-retry": "false"}
             message = "Computing the request failed." if error.status == 500 else str(error)
             return problem(error.status, message, code=error.code, headers=headers)
         case _:

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from starlette.types import Scope
 
 from headway._version import __version__
+from headway.config.settings import ServerSettings
 from headway.errors import RequestError
 from headway.generation.generator import Generator, Terms
 from headway.server.errors import shorten
-from headway.server.refusals import refuse_unsupported
-from headway.server.requests import GenerationRequest
-from headway.server.settings import ServerSettings
 
 #: Where the authentication leaves the tenant in the ASGI scope.
 TENANT_KEY = "headway.tenant"
+
+#: The service tier that answers report: there is only one.
+SERVICE_TIER = "default"
 
 #: Tells clients which software produced an answer.
 FINGERPRINT = f"headway-{__version__}"
@@ -89,7 +90,7 @@ class MetricsSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Front:
-    """The models by name (the first is the default), the engine, and the settings.
+    """The models by name (the first is the default), the engine, settings, and terms of service.
 
     ``created`` is the time of start in Unix seconds.
     """
@@ -98,6 +99,7 @@ class Front:
     engine: EngineView
     metrics: MetricsSource
     settings: ServerSettings
+    terms: Terms
     created: int
 
     def model(self, name: str | None) -> tuple[str, Generator]:
@@ -114,27 +116,6 @@ class Front:
             raise RequestError(message, param="model", code="model_not_found", status=404)
         return name, generator
 
-    def terms(self, request: GenerationRequest, scope: Scope) -> Terms:
-        """Return the terms on which a request is served.
-
-        Raises:
-            RequestError: the service tier is not offered.
-        """
-        settings = self.settings
-        class_name: str | None = settings.default_class
-        if request.service_tier not in (None, "auto", "default"):
-            class_name = settings.service_tiers.get(request.service_tier or "")
-        if class_name is None:
-            offered = ", ".join(["auto", "default", *settings.service_tiers])
-            refuse_unsupported("service_tier", f"Offered are: {offered}.")
-        return Terms(
-            class_name=class_name,
-            tenant=scope.get(TENANT_KEY, ""),
-            queue_timeout_s=settings.queue_timeout_s,
-            request_timeout_s=settings.request_timeout_s,
-        )
-
-
-def used_tier(request: GenerationRequest) -> str:
-    """Return the service tier that an answer reports."""
-    return "default" if request.service_tier in (None, "auto") else request.service_tier or ""
+    def terms_for(self, scope: Scope) -> Terms:
+        """Return the terms on which a client's request is served: those of all, and its tenant."""
+        return replace(self.terms, tenant=scope.get(TENANT_KEY, ""))

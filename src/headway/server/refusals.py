@@ -17,8 +17,12 @@ from headway.server.requests import (
     StreamOptions,
 )
 
+#: No value that means "off" is longer than this.
+MAX_OFF_BYTES = 64
+
 #: For each refused field the values that mean "off", beside null.
 GENERATION: Mapping[str, tuple[Any, ...]] = {
+    "service_tier": ("auto", "default"),
     "priority": (0,),
     "store": (False,),
     "response_format": ({"type": "text"},),
@@ -91,7 +95,10 @@ def refuse_unsupported(param: str, explanation: str = "") -> NoReturn:
     )
 
 
-def _is_off(value: Any, off: tuple[Any, ...]) -> bool:
+def _is_off(raw: msgspec.Raw, off: tuple[Any, ...]) -> bool:
+    if len(raw) > MAX_OFF_BYTES:
+        return False
+    value = msgspec.json.decode(raw) if raw else None
     return value is None or any(value == each and type(value) is type(each) for each in off)
 
 

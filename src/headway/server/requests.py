@@ -1,9 +1,9 @@
 """Request bodies: every field that clients of OpenAI and vLLM send, strictly typed.
 
 A field is *supported* (it has its own type here), *a hint* (accepted, and without effect on the
-answer by its own definition) or *refused* (typed ``Any`` here, and checked in
-:mod:`headway.server.refusals`: only the values that ask for nothing pass). A field that is not
-here at all is an error.
+answer by its own definition) or *refused* (checked in :mod:`headway.server.refusals`: only the
+values that ask for nothing pass). A field that is not here at all is an error. What is not used is
+not parsed into objects either: it stays raw JSON.
 """
 
 from __future__ import annotations
@@ -12,13 +12,16 @@ from typing import Any
 
 import msgspec
 
+Refused = msgspec.Raw
+NOTHING = msgspec.Raw()
+
 
 class StreamOptions(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """``stream_options``; only ``include_usage`` has an effect."""
 
     include_usage: bool | None = None
-    include_obfuscation: Any = None
-    continuous_usage_stats: Any = None
+    include_obfuscation: Refused = NOTHING
+    continuous_usage_stats: Refused = NOTHING
 
 
 class GenerationRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -37,7 +40,6 @@ class GenerationRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True
     stop: str | list[str] | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
-    service_tier: str | None = None
 
     # vLLM
     top_k: int | None = None
@@ -55,33 +57,34 @@ class GenerationRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True
 
     # hints
     user: str | None = None
-    metadata: dict[str, Any] | None = None
+    metadata: dict[str, msgspec.Raw] | None = None
     safety_identifier: str | None = None
     prompt_cache_key: str | None = None
     prompt_cache_retention: str | None = None
-    prompt_cache_options: dict[str, Any] | None = None
+    prompt_cache_options: dict[str, msgspec.Raw] | None = None
     session_id: str | None = None
 
     # refused, unless they ask for nothing
-    priority: Any = None
-    store: Any = None
-    response_format: Any = None
-    structured_outputs: Any = None
-    allowed_token_ids: Any = None
-    logprob_token_ids: Any = None
-    bad_words: Any = None
-    use_beam_search: Any = None
-    length_penalty: Any = None
-    spaces_between_special_tokens: Any = None
-    truncate_prompt_tokens: Any = None
-    truncation_side: Any = None
-    return_tokens_as_token_ids: Any = None
-    stream_interval: Any = None
-    cache_salt: Any = None
-    kv_transfer_params: Any = None
-    vllm_xargs: Any = None
-    repetition_detection: Any = None
-    thinking_token_budget: Any = None
+    service_tier: Refused = NOTHING
+    priority: Refused = NOTHING
+    store: Refused = NOTHING
+    response_format: Refused = NOTHING
+    structured_outputs: Refused = NOTHING
+    allowed_token_ids: Refused = NOTHING
+    logprob_token_ids: Refused = NOTHING
+    bad_words: Refused = NOTHING
+    use_beam_search: Refused = NOTHING
+    length_penalty: Refused = NOTHING
+    spaces_between_special_tokens: Refused = NOTHING
+    truncate_prompt_tokens: Refused = NOTHING
+    truncation_side: Refused = NOTHING
+    return_tokens_as_token_ids: Refused = NOTHING
+    stream_interval: Refused = NOTHING
+    cache_salt: Refused = NOTHING
+    kv_transfer_params: Refused = NOTHING
+    vllm_xargs: Refused = NOTHING
+    repetition_detection: Refused = NOTHING
+    thinking_token_budget: Refused = NOTHING
 
 
 class CompletionRequest(GenerationRequest, forbid_unknown_fields=True, kw_only=True):
@@ -91,7 +94,7 @@ class CompletionRequest(GenerationRequest, forbid_unknown_fields=True, kw_only=T
     echo: bool | None = None
     logprobs: int | None = None
     best_of: int | None = None
-    suffix: Any = None
+    suffix: Refused = NOTHING
 
 
 class ContentPart(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -99,12 +102,12 @@ class ContentPart(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     type: str
     text: str | None = None
-    image_url: Any = None
-    input_audio: Any = None
-    video_url: Any = None
-    audio_url: Any = None
-    file: Any = None
-    refusal: Any = None
+    image_url: Refused = NOTHING
+    input_audio: Refused = NOTHING
+    video_url: Refused = NOTHING
+    audio_url: Refused = NOTHING
+    file: Refused = NOTHING
+    refusal: Refused = NOTHING
 
 
 class ChatMessage(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -113,14 +116,14 @@ class ChatMessage(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     role: str
     content: str | list[ContentPart] | None = None
     name: str | None = None
-    annotations: list[Any] | None = None
-    refusal: Any = None
-    audio: Any = None
-    tool_calls: Any = None
-    tool_call_id: Any = None
-    function_call: Any = None
-    reasoning: Any = None
-    reasoning_content: Any = None
+    annotations: list[msgspec.Raw] | None = None
+    refusal: Refused = NOTHING
+    audio: Refused = NOTHING
+    tool_calls: Refused = NOTHING
+    tool_call_id: Refused = NOTHING
+    function_call: Refused = NOTHING
+    reasoning: Refused = NOTHING
+    reasoning_content: Refused = NOTHING
 
 
 class ChatRequest(GenerationRequest, forbid_unknown_fields=True, kw_only=True):
@@ -136,23 +139,23 @@ class ChatRequest(GenerationRequest, forbid_unknown_fields=True, kw_only=True):
     parallel_tool_calls: bool | None = None  # a hint: without tools there is nothing to say
 
     # refused, unless they ask for nothing
-    tools: Any = None
-    tool_choice: Any = None
-    functions: Any = None
-    function_call: Any = None
-    audio: Any = None
-    modalities: Any = None
-    moderation: Any = None
-    prediction: Any = None
-    reasoning_effort: Any = None
-    verbosity: Any = None
-    web_search_options: Any = None
-    chat_template: Any = None
-    documents: Any = None
-    include_reasoning: Any = None
-    echo: Any = None
-    return_prompt_text: Any = None
-    mm_processor_kwargs: Any = None
+    tools: Refused = NOTHING
+    tool_choice: Refused = NOTHING
+    functions: Refused = NOTHING
+    function_call: Refused = NOTHING
+    audio: Refused = NOTHING
+    modalities: Refused = NOTHING
+    moderation: Refused = NOTHING
+    prediction: Refused = NOTHING
+    reasoning_effort: Refused = NOTHING
+    verbosity: Refused = NOTHING
+    web_search_options: Refused = NOTHING
+    chat_template: Refused = NOTHING
+    documents: Refused = NOTHING
+    include_reasoning: Refused = NOTHING
+    echo: Refused = NOTHING
+    return_prompt_text: Refused = NOTHING
+    mm_processor_kwargs: Refused = NOTHING
 
 
 class TokenizeRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):

@@ -9,20 +9,21 @@ to start a new one.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import signal
 import socket
-import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from functools import partial
 from typing import Literal, Protocol
 
 import uvicorn
 from starlette.types import ASGIApp
 
+from headway.config.settings import ServerSettings
 from headway.errors import UsageError
 from headway.server.front import EngineView
-from headway.server.settings import ServerSettings
 
 _log = logging.getLogger(__name__)
 
@@ -52,12 +53,21 @@ class RunnableEngine(EngineView, Protocol):
 
 
 class _Server(uvicorn.Server):
-    """Uvicorn's server, with signals left to :class:`Supervisor`."""
+    """Uvicorn's server, with signals left to :class:`Supervisor`; says when it has started."""
+
+    def __init__(self, config: uvicorn.Config, announce: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._announce = announce
 
     @contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
         """Capture nothing."""
         yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start to accept connections."""
+        await super().startup(sockets)
+        self._announce()
 
 
 def bind(settings: ServerSettings) -> socket.socket:
@@ -78,7 +88,11 @@ def bind(settings: ServerSettings) -> socket.socket:
         listener.listen(2048)
     except OSError as error:
         listener.close()
-        hint = "choose another with --port" if error.errno == 98 else "check --host and --port"
+        hint = (
+            "choose another with --port"
+            if error.errno == errno.EADDRINUSE
+            else "check --host and --port"
+        )
         raise UsageError(f"can't listen on {host}:{port}: {error.strerror}; {hint}") from error
     listener.setblocking(False)
     return listener
@@ -117,12 +131,14 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-def make_server(app: ASGIApp, settings: ServerSettings) -> uvicorn.Server:
+def make_server(
+    app: ASGIApp, settings: ServerSettings, announce: Callable[[], None]
+) -> uvicorn.Server:
     """Return the HTTP server, not yet running. Logging is whatever the process has set up."""
     config = uvicorn.Config(
         app,
         http=_protocol(),
-        timeout_keep_alive=settings.timeout_keep_alive_s,
+        timeout_keep_alive=settings.keep_alive_timeout_s,
         timeout_graceful_shutdown=GOODBYE_S,
         access_log=settings.access_log,
         log_config=None,
@@ -130,13 +146,7 @@ def make_server(app: ASGIApp, settings: ServerSettings) -> uvicorn.Server:
         ws="none",
         server_header=False,
     )
-    return _Server(config)
-
-
-def _log_to_stderr() -> None:
-    if not logging.getLogger().handlers:
-        layout = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-        logging.basicConfig(level=logging.INFO, format=layout, stream=sys.stderr)
+    return _Server(config, announce)
 
 
 class Supervisor:
@@ -187,11 +197,11 @@ async def serve_async(
     app: ASGIApp,
     engine: RunnableEngine,
     settings: ServerSettings,
-    model: str,
     listener: socket.socket,
+    announce: Callable[[str], None],
 ) -> int:
-    """Serve on a bound socket until a signal or the engine's end; return the exit code."""
-    server = make_server(app, settings)
+    """Do what :func:`serve` does, on the running event loop of the main thread."""
+    server = make_server(app, settings, partial(announce, url_of(listener)))
     supervisor = Supervisor(server, engine, settings.drain_timeout_s)
     loop = asyncio.get_running_loop()
     for number in SIGNALS:
@@ -199,8 +209,6 @@ async def serve_async(
     engine.start()
     watching = asyncio.create_task(supervisor.watch())
     try:
-        sys.stderr.write(ready_text(url_of(listener), model))
-        sys.stderr.flush()
         await server.serve(sockets=[listener])
     finally:
         watching.cancel()
@@ -210,23 +218,25 @@ async def serve_async(
     return supervisor.exit_code
 
 
-def serve(app: ASGIApp, engine: RunnableEngine, settings: ServerSettings, model: str) -> int:
+def serve(
+    app: ASGIApp,
+    engine: RunnableEngine,
+    settings: ServerSettings,
+    listener: socket.socket,
+    announce: Callable[[str], None],
+) -> int:
     """Serve until a signal or the engine's end.
 
     Args:
         app: from :func:`headway.server.app.create_app`.
         engine: not yet started.
-        settings: address and time-outs.
-        model: a served model's name, for the line that says how to try it.
+        settings: time-outs.
+        listener: from :func:`bind`.
+        announce: called with the URL once connections are accepted.
 
     Returns:
         the exit code: 0 after a drain, 1 if a second signal cut it off or the engine failed.
-
-    Raises:
-        UsageError: the address can't be had.
     """
-    listener = bind(settings)
-    _log_to_stderr()
-    main = serve_async(app, engine, settings, model, listener)
+    main = serve_async(app, engine, settings, listener, announce)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         return runner.run(main)

@@ -18,7 +18,7 @@ from headway.generation.stream import TextStream, Usage
 from headway.server.answers import send_answer
 from headway.server.disconnect import abandoning
 from headway.server.endpoint import Exchange
-from headway.server.front import FINGERPRINT, Front, used_tier
+from headway.server.front import FINGERPRINT, SERVICE_TIER, Front
 from headway.server.logprobs import chat_logprobs, prompt_logprobs
 from headway.server.params import chat_params, template_messages
 from headway.server.refusals import check_chat
@@ -47,7 +47,6 @@ class ChatFormat:
         self._stream = stream
         self._id = f"chatcmpl-{secrets.token_hex(16)}"
         self._created = int(time.time())
-        self._tier = used_tier(request)
         self._wants_ids = bool(request.return_token_ids)
         options = request.stream_options
         self._wants_usage = bool(options and options.include_usage)
@@ -77,7 +76,7 @@ class ChatFormat:
             model=self._model,
             choices=[self._choice(choice) for choice in choices],
             usage=wire_usage(usage),
-            service_tier=self._tier,
+            service_tier=SERVICE_TIER,
             system_fingerprint=FINGERPRINT,
             prompt_token_ids=self._prompt_ids(),
             prompt_logprobs=prompt_logprobs(self._stream.prompt_scores) if wants_scores else UNSET,
@@ -133,7 +132,7 @@ class ChatFormat:
             created=self._created,
             model=self._model,
             choices=choices,
-            service_tier=self._tier,
+            service_tier=SERVICE_TIER,
             system_fingerprint=FINGERPRINT,
             usage=usage if self._wants_usage else UNSET,
             prompt_token_ids=prompt_ids,
@@ -179,11 +178,11 @@ async def answer_chat(front: Front, request: ChatRequest, exchange: Exchange) ->
     model, generator = front.model(request.model)
     check_chat(request)
     params = chat_params(request)
-    terms = front.terms(request, exchange.scope)
+    terms = front.terms_for(exchange.scope)
     prompt = await encode_messages(generator, request.messages, request)
     async with abandoning() as streams:
         stream = await generator.generate(prompt, params, terms=terms, param="messages")
         streams.append(stream)
         wire = ChatFormat(request, params, model, stream)
         as_events = bool(request.stream)
-        await send_answer(streams, wire, exchange, front.settings, as_events=as_events)
+        await send_answer(streams, wire, exchange, as_events=as_events)

@@ -20,7 +20,7 @@ from headway.generation.stream import TextStream, Usage
 from headway.server.answers import send_answer
 from headway.server.disconnect import abandoning
 from headway.server.endpoint import Exchange
-from headway.server.front import FINGERPRINT, Front, used_tier
+from headway.server.front import FINGERPRINT, SERVICE_TIER, Front
 from headway.server.logprobs import completion_logprobs, echo_logprobs, join, prompt_logprobs
 from headway.server.params import Prompt, completion_params, prompts_of
 from headway.server.refusals import check_completion
@@ -59,7 +59,6 @@ class CompletionFormat:
         self._prompts = prompts
         self._id = f"cmpl-{secrets.token_hex(16)}"
         self._created = int(time.time())
-        self._tier = used_tier(request)
         self._echoes = bool(request.echo)
         self._wants_ids = bool(request.return_token_ids)
         self._wants_prompt_scores = request.prompt_logprobs is not None
@@ -82,7 +81,7 @@ class CompletionFormat:
             created=self._created,
             model=self._model,
             choices=[self._whole_choice(choice) for choice in choices],
-            service_tier=self._tier,
+            service_tier=SERVICE_TIER,
             system_fingerprint=FINGERPRINT,
             usage=wire_usage(usage),
         )
@@ -156,7 +155,7 @@ class CompletionFormat:
             created=self._created,
             model=self._model,
             choices=choices,
-            service_tier=self._tier,
+            service_tier=SERVICE_TIER,
             system_fingerprint=FINGERPRINT,
             usage=usage if self._wants_usage else UNSET,
         )
@@ -211,7 +210,7 @@ async def answer_completion(front: Front, request: CompletionRequest, exchange: 
     model, generator = front.model(request.model)
     check_completion(request)
     params = completion_params(request)
-    terms = front.terms(request, exchange.scope)
+    terms = front.terms_for(exchange.scope)
     prompts = prompts_of(request)
     if len(prompts) * params.n > MAX_N:
         refuse("n", f"prompts times n must not exceed {MAX_N}.")
@@ -224,4 +223,4 @@ async def answer_completion(front: Front, request: CompletionRequest, exchange: 
         ]
         wire = CompletionFormat(request, params, model, generator, views)
         as_events = bool(request.stream)
-        await send_answer(streams, wire, exchange, front.settings, as_events=as_events)
+        await send_answer(streams, wire, exchange, as_events=as_events)

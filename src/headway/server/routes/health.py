@@ -1,7 +1,8 @@
 """Probes and counters, answered from snapshots: never through the engine's queue.
 
 ``/livez``: the process is worth keeping. ``/readyz`` (and ``/health``): it takes work now.
-A busy engine is both; so is an idle one.
+A busy engine is both; so is an idle one. If the engine's loop has not turned for the liveness
+time-out the process should go; at half that time no new work should come.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from headway._version import __version__
-from headway.server.errors import retry_after
+from headway.server.errors import RETRY_AFTER_S, retry_after
 from headway.server.front import Front, Pulse
 
 REASONS = {
@@ -70,13 +71,13 @@ class HealthRoutes:
 
     async def livez(self, _request: Request) -> Response:
         """200 while the process is worth keeping, else 503."""
-        pulse = self._front.engine.status
-        return self._answer(pulse, dead_reason(pulse, self._front.settings.dead_after_s))
+        pulse, limit_s = self._front.engine.status, self._front.settings.liveness_timeout_s
+        return self._answer(pulse, dead_reason(pulse, limit_s))
 
     async def readyz(self, _request: Request) -> Response:
         """200 while work is welcome, else 503 with the reason."""
-        pulse = self._front.engine.status
-        return self._answer(pulse, unready_reason(pulse, self._front.settings.unready_after_s))
+        pulse, limit_s = self._front.engine.status, self._front.settings.liveness_timeout_s
+        return self._answer(pulse, unready_reason(pulse, limit_s / 2))
 
     async def load(self, _request: Request) -> Response:
         """Requests here now, in vLLM's format."""
@@ -105,4 +106,4 @@ class HealthRoutes:
         )
         if reason is None:
             return _json(report)
-        return _json(report, 503, retry_after(self._front.settings.retry_after_s))
+        return _json(report, 503, retry_after(RETRY_AFTER_S))
