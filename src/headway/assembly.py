@@ -231,6 +231,9 @@ def _executor(settings: Settings, checkpoint: Checkpoint, limits: SchedulerLimit
 def _torch_executor(
     settings: Settings, checkpoint: Checkpoint, limits: SchedulerLimits
 ) -> Executor:
+    from headway.kernels.openmp import wait_passively
+
+    wait_passively()
     try:
         from headway.executors.torch import TorchExecutor
     except ModuleNotFoundError as error:

@@ -78,7 +78,24 @@ def _simulated() -> Subject:
     return Subject("simulated", make, spoil, scores=False)
 
 
-SUBJECTS = [_torch("float32"), _torch("bfloat16"), _simulated()]
+def _replay() -> Subject:
+    """The replay executor, with a simulated one at its side whose results it is given."""
+    from headway.executors.replay import ReplayExecutor
+
+    simulated = _simulated()
+
+    class Recorded:
+        def __init__(self) -> None:
+            self._original = simulated.make()
+
+        def run(self, plan: StepPlan) -> StepResult:
+            result = self._original.run(plan)
+            return ReplayExecutor({plan.step_id: result}).run(plan)
+
+    return Subject("replay", Recorded, simulated.spoil, scores=False)
+
+
+SUBJECTS = [_torch("float32"), _torch("bfloat16"), _simulated(), _replay()]
 
 
 @pytest.fixture(params=SUBJECTS, ids=lambda subject: subject.name)

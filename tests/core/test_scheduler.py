@@ -180,7 +180,7 @@ def test_the_largest_request_that_fits_finishes() -> None:
 
 
 def test_queue_cap_counts_those_beyond_the_free_slots() -> None:
-    """B55: one slot, one place to wait, six at once: two are taken, four are told when to return."""
+    """B55: one slot, one place to wait, six at once: two are taken, four hear when to return."""
     life = Life(max_num_seqs=1, max_queue_requests=1)
     answers = [life.submit(f"r{number}", 2) for number in range(6)]
     assert [isinstance(a, ev.Admitted) for a in answers] == [True, True] + [False] * 4
@@ -364,5 +364,5 @@ def test_duplicate_live_id_is_refused_and_harms_nobody() -> None:
     ],
 )
 def test_contradicting_limits_are_refused(changes: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="must|may"):
+    with pytest.raises(ValueError, match=r"must|may"):
         limits(**changes)

@@ -1,4 +1,4 @@
-"""Invariant 9 on the real model: the same tokens alone, together, in chunks, and after preemption."""
+"""Invariant 9 on the real model: the same tokens alone, together, in chunks, after preemption."""
 
 from __future__ import annotations
 
@@ -16,22 +16,21 @@ from headway.core.sampling import SamplingParams
 from headway.core.scheduler import Scheduler
 from headway.engine.clock import RealClock
 from headway.engine.loop import Engine
+from headway.models.checkpoint import Checkpoint
 from headway.models.loading import open_checkpoint
 
 pytest.importorskip("torch")
 
-from headway.executors.torch import TorchExecutor  # noqa: E402 - needs torch
+from headway.executors.torch import TorchExecutor
 
 pytestmark = pytest.mark.slow
 
 BLOCK_SIZE = 16
-NUM_BLOCKS = 96
 
 
 @pytest.fixture(scope="module")
-def executor(smollm2_gguf: Path) -> TorchExecutor:
-    checkpoint = open_checkpoint(smollm2_gguf)
-    return TorchExecutor(checkpoint, num_blocks=NUM_BLOCKS, block_size=BLOCK_SIZE)
+def checkpoint(smollm2_gguf: Path) -> Checkpoint:
+    return open_checkpoint(smollm2_gguf)
 
 
 @cache
@@ -56,23 +55,25 @@ def requests(num_requests: int) -> tuple[Request, ...]:
 
 
 def run(
-    executor: TorchExecutor,
+    checkpoint: Checkpoint,
     work: tuple[Request, ...],
     *,
-    num_blocks: int = NUM_BLOCKS,
+    num_blocks: int,
     chunk: int | None = None,
+    max_num_seqs: int = 64,
 ) -> tuple[dict[str, list[int]], int]:
     """Return each request's tokens, and how often the scheduler preempted."""
+    executor = TorchExecutor(checkpoint, num_blocks=num_blocks, block_size=BLOCK_SIZE)
     limits = SchedulerLimits(
         num_blocks=num_blocks,
         block_size=BLOCK_SIZE,
         max_model_len=512,
-        max_num_seqs=64,
+        max_num_seqs=max_num_seqs,
         max_num_batched_tokens=512,
         max_prefill_chunk_tokens=chunk,
     )
     scheduler = Scheduler(limits)
-    engine = Engine(scheduler, Renumbering(executor), RealClock())
+    engine = Engine(scheduler, executor, RealClock())
     tokens: dict[str, list[int]] = {request.request_id: [] for request in work}
     num_finished = 0
     for request in work:
@@ -88,52 +89,19 @@ def run(
     return tokens, scheduler.statistics().num_preemptions
 
 
-class Renumbering:
-    """Lets one executor, whose weights are costly to load, serve several schedulers in turn."""
-
-    _next = 0
-
-    def __init__(self, executor: TorchExecutor) -> None:
-        self._executor = executor
-        self._offset = Renumbering._next
-        Renumbering._next += 1_000_000
-
-    def run(self, plan):  # type: ignore[no-untyped-def]
-        from dataclasses import replace
-
-        def shift(parts):  # type: ignore[no-untyped-def]
-            return tuple(replace(p, sequence_id=p.sequence_id + self._offset) for p in parts)
-
-        result = self._executor.run(
-            replace(
-                plan,
-                slices=shift(plan.slices),
-                new_sequences=shift(plan.new_sequences),
-                table_updates=shift(plan.table_updates),
-                released=tuple(s + self._offset for s in plan.released),
-            )
-        )
-        return replace(
-            result,
-            tokens={s - self._offset: token for s, token in result.tokens.items()},
-            failures={s - self._offset: why for s, why in result.failures.items()},
-        )
-
-
 @pytest.fixture(scope="module")
-def alone(executor: TorchExecutor) -> dict[str, list[int]]:
-    """What each request gets when nobody shares the machine with it."""
-    tokens: dict[str, list[int]] = {}
-    for request in requests(64):
-        tokens |= run(executor, (request,))[0]
+def alone(checkpoint: Checkpoint) -> dict[str, list[int]]:
+    """What each request gets when it has the machine and the whole pool to itself."""
+    tokens, num_preemptions = run(checkpoint, requests(64), num_blocks=400, max_num_seqs=1)
+    assert num_preemptions == 0
     return tokens
 
 
 @pytest.mark.parametrize("chunk", [16, 64, None])
 def test_64_requests_with_preemption_get_the_tokens_they_get_alone(
-    executor: TorchExecutor, alone: dict[str, list[int]], chunk: int | None
+    checkpoint: Checkpoint, alone: dict[str, list[int]], chunk: int | None
 ) -> None:
-    tokens, num_preemptions = run(executor, requests(64), num_blocks=40, chunk=chunk)
+    tokens, num_preemptions = run(checkpoint, requests(64), num_blocks=24, chunk=chunk)
     print(f"chunk {chunk}: {num_preemptions} preemptions")
     assert num_preemptions > 0, "the pool is too large to prove anything"
     assert tokens == alone

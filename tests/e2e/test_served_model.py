@@ -83,11 +83,13 @@ def test_the_capital_of_france(served: Served) -> None:
 
 
 def test_the_capital_of_france_by_the_sdk_streamed(served: Served) -> None:
-    with openai.OpenAI(base_url=f"{served.url}/v1", api_key="none") as client:
-        with client.chat.completions.create(
+    with (
+        openai.OpenAI(base_url=f"{served.url}/v1", api_key="none") as client,
+        client.chat.completions.create(
             model=MODEL, messages=QUESTION, temperature=0, stream=True
-        ) as stream:
-            pieces = [chunk.choices[0].delta.content or "" for chunk in stream]
+        ) as stream,
+    ):
+        pieces = [chunk.choices[0].delta.content or "" for chunk in stream]
     assert len(pieces) > 3
     assert "Paris" in "".join(pieces)
 

@@ -244,3 +244,16 @@ async def test_deadline_of_a_waiting_request_needs_no_other_work() -> None:
         await collect(first)
     assert [type(e) for e in events] == [ev.Expired]
     assert all(new.request_id == "a" for plan in executor.plans for new in plan.new_sequences)
+
+
+async def test_a_reader_that_waits_is_not_too_slow_however_much_comes_at_once() -> None:
+    """One step of many sequences brings more events than are kept for an absent reader."""
+    executor = ScriptedExecutor(repeat([5]), gated=True)
+    async with running(executor, max_buffered_events=4, max_num_seqs=16) as engine:
+        stream = await engine.submit(request("a", max_tokens=2, n=16, num_prompt=1))
+        reading = asyncio.create_task(collect(stream))
+        await asyncio.sleep(0)
+        executor.allow(10)
+        events = await reading
+    assert len(tokens(events)) == 32
+    assert events[-1] == ev.Finished(RequestId("a"))

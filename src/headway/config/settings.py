@@ -183,7 +183,7 @@ class ServerSettings(Section):
         "keys of which clients must send one (`Authorization: Bearer KEY`); none: all may come",
         secret=True,
     )
-    max_body_bytes: int = setting(32 * 2**20, "largest request body", at_least=1)
+    max_body_bytes: int = setting(8 * 2**20, "largest request body", at_least=1)
     keep_alive_timeout_s: int = setting(
         120, "an idle connection is closed after this time", at_least=1
     )

@@ -122,15 +122,20 @@ class AsyncEngine:
         if self._state == "running":
             self._state = "draining"
 
-    async def stop(self, drain_s: float = 0.0) -> None:
-        """Take no more work, let live requests finish for ``drain_s`` seconds, cancel the rest."""
+    async def stop(self, drain_s: float = 0.0) -> int:
+        """Take no more work, let live requests finish for ``drain_s`` seconds, cancel the rest.
+
+        Returns how many were cancelled.
+        """
         self.begin_drain()
         await self._wait_until_all_ended(drain_s)
-        for stream in list(self._streams.values()):
+        cut_off = list(self._streams.values())
+        for stream in cut_off:
             stream.cancel("server_shutdown")
         self._ask(self._shut_down)
         await asyncio.to_thread(self._thread.join)
         self._engine.close()
+        return len(cut_off)
 
     def statistics(self) -> Statistics:
         """Return a snapshot of the scheduler's counts; safe from any thread."""

@@ -14,9 +14,10 @@ class RequestStream:
     """Async iterator over the events of one request, in batches.
 
     Each ``async for`` turn yields everything that came since the last one; iteration ends after
-    the batch with the terminal event. At most ``max_events`` wait to be read: a reader that falls
-    further behind loses the request, so that it can hold neither memory nor KV blocks. Used from
-    the event loop only.
+    the batch with the terminal event. While the reader is busy elsewhere, at most ``max_events``
+    are kept for it: one that falls further behind loses the request, so that it can hold neither
+    memory nor KV blocks. A reader that stands here waiting is never too slow, however much comes
+    at once. Used from the event loop only.
     """
 
     def __init__(
@@ -32,6 +33,7 @@ class RequestStream:
         self._stop = stop
         self._buffer: list[Event] = []
         self._ready = asyncio.Event()
+        self._is_reader_here = False
         self._is_cancelled = False
         self._has_ended = False  # the terminal event is in the buffer, or was read
         self._is_exhausted = False  # the terminal event was read
@@ -47,7 +49,11 @@ class RequestStream:
     async def __anext__(self) -> tuple[Event, ...]:
         if self._is_exhausted:
             raise StopAsyncIteration
-        await self._ready.wait()
+        self._is_reader_here = True
+        try:
+            await self._ready.wait()
+        finally:
+            self._is_reader_here = False
         self._ready.clear()
         batch, self._buffer = tuple(self._buffer), []
         self._is_exhausted = self._has_ended
@@ -69,11 +75,14 @@ class RequestStream:
         if self._has_ended or isinstance(event, Admitted):
             return
         self._has_ended = isinstance(event, TERMINAL)
-        if len(self._buffer) >= self._max_events and not self._has_ended:
+        if self._is_full() and not self._has_ended:
             self.cancel("client_too_slow")  # what it has not read stays; this event is dropped
             return
         self._buffer.append(event)
         self._ready.set()
+
+    def _is_full(self) -> bool:
+        return len(self._buffer) >= self._max_events and not self._is_reader_here
 
     async def __aenter__(self) -> RequestStream:
         return self

@@ -47,8 +47,11 @@ class RunnableEngine(EngineView, Protocol):
         """Take no more work."""
         ...
 
-    async def stop(self, drain_s: float) -> None:
-        """Finish what runs within ``drain_s`` seconds, cancel the rest, and end."""
+    async def stop(self, drain_s: float) -> int:
+        """Finish what runs within ``drain_s`` seconds, cancel the rest, and end.
+
+        Returns how many were cancelled.
+        """
         ...
 
 
@@ -191,6 +194,9 @@ class Supervisor:
         if not draining.done():
             self.exit_code = 1
             draining.cancel()
+        elif num_cut_off := draining.result():
+            _log.warning("%d requests were cut off", num_cut_off)
+            self.exit_code = 1
 
 
 async def serve_async(
@@ -235,7 +241,7 @@ def serve(
         announce: called with the URL once connections are accepted.
 
     Returns:
-        the exit code: 0 after a drain, 1 if a second signal cut it off or the engine failed.
+        the exit code: 0 after a full drain, 1 if work was cut off or the engine failed.
     """
     main = serve_async(app, engine, settings, listener, announce)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
