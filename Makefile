@@ -12,7 +12,7 @@ CREATED := $(VENV)/.created
 CAN_SERVE := $(VENV)/.can-serve
 CAN_TEST := $(VENV)/.can-test
 
-.PHONY: help install serve test check format clean
+.PHONY: help install serve test check format docs clean
 .DEFAULT_GOAL := help
 
 help:
@@ -21,6 +21,7 @@ help:
 	@echo "make test ARGS=...       all tests, or those that ARGS names to pytest"
 	@echo "make check               format, lint, types, import contracts"
 	@echo "make format              format the code and sort its imports"
+	@echo "make docs                renew the generated tables in docs/"
 	@echo "make clean               remove $(VENV) and all caches"
 
 install: $(CAN_TEST)
@@ -40,6 +41,9 @@ check: $(CAN_TEST)
 format: $(CAN_TEST)
 	$(RUN) ruff check --select I --fix .
 	$(RUN) ruff format .
+
+docs: $(CAN_TEST)
+	$(VENV)/bin/python scripts/reference_docs.py
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

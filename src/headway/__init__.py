@@ -11,23 +11,33 @@ from typing import TYPE_CHECKING
 from headway._version import __version__
 
 if TYPE_CHECKING:
-    from headway.core.sampling import SamplingParams
-    from headway.errors import HeadwayError, RequestError, UsageError
+    from headway.errors import (
+        EngineStoppedError,
+        GenerationError,
+        HeadwayError,
+        RequestError,
+        UsageError,
+    )
+    from headway.generation.params import GenerationParams
     from headway.llm import LLM
 
 _HOMES = {
+    "EngineStoppedError": "headway.errors",
+    "GenerationError": "headway.errors",
+    "GenerationParams": "headway.generation.params",
     "HeadwayError": "headway.errors",
     "LLM": "headway.llm",
     "RequestError": "headway.errors",
-    "SamplingParams": "headway.core.sampling",
     "UsageError": "headway.errors",
 }
 
 __all__ = [
     "LLM",
+    "EngineStoppedError",
+    "GenerationError",
+    "GenerationParams",
     "HeadwayError",
     "RequestError",
-    "SamplingParams",
     "UsageError",
     "__version__",
 ]

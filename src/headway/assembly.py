@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,23 +56,17 @@ def assemble(settings: Settings, progress: Callable[[str], None]) -> Assembly:
     Raises:
         UsageError: the model or the settings can't be used; the message says what to change.
     """
-    path = resolve(settings.model.path, progress)
-    checkpoint = open_checkpoint(path)
+    checkpoint = open_checkpoint(resolve(settings.model.path, progress))
     tokenizer, template = _text(checkpoint, settings)
     limits = _limits(settings, checkpoint.config)
     scheduler = Scheduler(limits)
     name = settings.model.served_name or _default_name(settings.model.path)
     metrics = EngineMetrics(name, scheduler.statistics)
-    journal = (
-        Journal.create(Path(settings.journal.path), scheduler) if settings.journal.path else None
-    )
-    engine = Engine(
-        scheduler,
-        _executor(settings, checkpoint, limits),
-        RealClock(),
-        journal=journal,
-        observers=[metrics],
-    )
+    executor = _executor(settings, checkpoint, limits)
+    # the journal comes last, so that a start that fails leaves none behind
+    path = settings.journal.path
+    journal = Journal.open(Path(path), scheduler) if path else None
+    engine = Engine(scheduler, executor, RealClock(), journal=journal, observers=[metrics])
     front = AsyncEngine(engine, max_buffered_events=settings.server.max_buffered_events)
     generator = Generator(
         engine=front,
@@ -211,14 +206,29 @@ def _weight_bytes(settings: Settings, config: ModelConfig) -> int:
 
 
 def available_memory_bytes() -> int:
-    """Return the memory that can be had without swapping; where unknown, all of the machine's."""
+    """Return the memory that can be had without swapping, within the limits of a container."""
+    return min(_machine_memory_bytes(), _container_memory_bytes())
+
+
+def _machine_memory_bytes() -> int:
+    """Return the available memory; where the system does not tell, all that there is."""
     try:
         for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
             if line.startswith("MemAvailable:"):
                 return int(line.split()[1]) * 1024
     except OSError:
-        _log.debug("no /proc/meminfo on this system")
+        _log.debug("this system has no /proc/meminfo")
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _container_memory_bytes(group: Path = Path("/sys/fs/cgroup")) -> int:
+    """Return what the control group (version 2) leaves; without one, no limit at all."""
+    try:
+        most = (group / "memory.max").read_text(encoding="ascii").strip()
+        used = int((group / "memory.current").read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return sys.maxsize
+    return sys.maxsize if most == "max" else max(int(most) - used, 0)
 
 
 # -------------------------------------------------------------------- executors

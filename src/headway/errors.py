@@ -8,6 +8,7 @@
     │   ├── ModelError        a model file is missing, damaged, foreign or not supported
     │   └── JournalError      a journal can't be read
     ├── RequestError          one request is refused; carries what the client is told
+    ├── GenerationError       one request was taken, and ended without a result
     ├── EngineStoppedError    the engine is draining or dead, so it takes no work
     └── InvariantError        a bug in Headway: an invariant of the scheduler does not hold
 """
@@ -59,6 +60,22 @@ class RequestError(HeadwayError):
         self.code = code
         self.status = status
         self.retry_after_s = retry_after_s
+
+
+class GenerationError(HeadwayError):
+    """An admitted request ended without a result: a deadline passed, or computing it failed.
+
+    Attributes:
+        code: a stable, machine-readable code (``engine_error``, ``queue_timeout``, …).
+        status: the HTTP status that carries it, if no part of the answer was sent yet.
+        retry: whether the same request may well succeed when it is sent again.
+    """
+
+    def __init__(self, message: str, *, code: str, status: int, retry: bool) -> None:
+        super().__init__(message)
+        self.code = code
+        self.status = status
+        self.retry = retry
 
 
 class EngineStoppedError(HeadwayError):

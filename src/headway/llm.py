@@ -7,27 +7,32 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
-import threading
-from collections.abc import Coroutine, Iterator, Sequence
+import weakref
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any
 
 from headway.assembly import Assembly, assemble
 from headway.config import Settings, all_settings, load_settings, nearest
-from headway.errors import ConfigError, EngineStoppedError, RequestError
+from headway.errors import ConfigError, RequestError
 from headway.generation.collect import Choice, collect
-from headway.generation.params import GenerationParams
+from headway.generation.loop_thread import LoopThread
+from headway.generation.params import GenerationParams, is_integer, refuse
 from headway.generation.scores import ScoredPosition
+from headway.generation.sequence_text import TextDelta
 from headway.generation.stream import TextStream
+from headway.generation.window import in_window
 from headway.models.progress import Progress, on_standard_error
 
-_T = TypeVar("_T")
+#: A text, or the ids of its tokens.
+Prompt = str | Sequence[int]
 
-Messages = Sequence[dict[str, Any]]
+#: Messages as in the HTTP API.
+Messages = Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +63,61 @@ class Output:
         return self.choices[0].text
 
 
+class AnswerStream(Iterator[str]):
+    """The pieces of an answer as they come. Closing or dropping it cancels the request.
+
+    A context manager, which closes it. Iteration may raise what :meth:`LLM.chat` raises.
+    """
+
+    def __init__(self, llm: LLM, source: TextStream) -> None:
+        self._llm = llm  # which must not go while somebody reads
+        self._source = source
+        self._has_ended = False
+
+    def __iter__(self) -> AnswerStream:
+        return self
+
+    def __next__(self) -> str:
+        while not self._has_ended:
+            batch = self._next_batch()
+            text = "".join(delta.text for delta in batch)
+            if text:
+                return text
+            self._has_ended = not batch
+        raise StopIteration
+
+    def close(self) -> None:
+        """Cancel the request, unless it has ended; iteration ends. Idempotent, and never waits."""
+        self._has_ended = True
+        self._llm._thread.post(partial(self._source.cancel, "abandoned"))
+
+    def __enter__(self) -> AnswerStream:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+    def _next_batch(self) -> tuple[TextDelta, ...]:
+        try:
+            return self._llm._thread.call(self._source.next_batch())
+        except BaseException:
+            self.close()
+            raise
+
+
 class LLM:
-    """A loaded model.
+    """A loaded model. All methods may be called from any thread, also several at once.
+
+    One that is dropped without :meth:`close` ends by itself, soon after; one that is left at the
+    exit of the program ends there.
 
     Args:
         model: what ``headway serve`` takes: a path, a known name or a repository id.
@@ -72,26 +130,30 @@ class LLM:
     """
 
     def __init__(
-        self, model: str | None = None, *, progress: Progress = on_standard_error, **settings: Any
+        self,
+        model: str | os.PathLike[str] | None = None,
+        *,
+        progress: Progress = on_standard_error,
+        **settings: Any,
     ) -> None:
-        self._begin(_settings(model, settings), progress)
+        self._run(assemble(_without_caps(_settings(model, settings)), progress))
 
     @classmethod
     def from_settings(cls, settings: Settings, progress: Progress = on_standard_error) -> LLM:
-        """Load a model as complete settings say."""
+        """Load a model as complete settings say, but for the caps that protect a server."""
+        return cls.from_assembly(assemble(_without_caps(settings), progress))
+
+    @classmethod
+    def from_assembly(cls, assembly: Assembly) -> LLM:
+        """Take over parts that are put together already; the engine must not be started."""
         llm = cls.__new__(cls)
-        llm._begin(settings, progress)
+        llm._run(assembly)
         return llm
 
-    def _begin(self, settings: Settings, progress: Progress) -> None:
-        # the reader is the caller itself, so what it has not read is its own memory
-        server = replace(settings.server, max_buffered_events=sys.maxsize)
-        self._assembly = assemble(replace(settings, server=server), progress)
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run_loop, name="headway-llm", daemon=True)
-        self._is_closed = False
-        self._thread.start()
-        self._loop.call_soon_threadsafe(self._assembly.engine.start)
+    def _run(self, assembly: Assembly) -> None:
+        self._assembly = assembly
+        self._thread = LoopThread(assembly.engine.start, assembly.engine.stop)
+        weakref.finalize(self, self._thread.end).atexit = False  # the thread sees to that
 
     @property
     def assembly(self) -> Assembly:
@@ -99,50 +161,51 @@ class LLM:
         return self._assembly
 
     def generate(
-        self, prompts: str | Sequence[str], params: GenerationParams | None = None
+        self, prompts: Prompt | Iterable[Prompt], params: GenerationParams | None = None
     ) -> list[Output]:
-        """Complete each prompt; all of them share batches. The order is that of the prompts.
+        """Complete each prompt, a text or token ids; the order of the answers is theirs.
+
+        All of them share batches. There may be any number: those that the engine does not need
+        yet wait here.
 
         Raises:
             RequestError: a prompt or parameter is refused; nothing else goes on running.
+            GenerationError: a prompt was taken and ended without a result, and so did the others.
+            EngineStoppedError: this LLM is closed, or its engine has failed.
         """
-        texts = [prompts] if isinstance(prompts, str) else list(prompts)
-        return self._call(self._complete_all(texts, params or GenerationParams()))
+        return self._thread.call(self._complete_all(_prompts(prompts), _checked(params)))
 
     def chat(self, messages: str | Messages, params: GenerationParams | None = None) -> Output:
         """Answer a conversation; a string is one message of the user.
 
         Raises:
             RequestError: the conversation or a parameter is refused.
+            GenerationError: the request was taken and ended without a result.
+            EngineStoppedError: this LLM is closed, or its engine has failed.
         """
-        return self._call(self._chat(_conversation(messages), params or GenerationParams()))
+        return self._thread.call(self._chat(_conversation(messages), _checked(params)))
 
     def stream(
         self, messages: str | Messages, params: GenerationParams | None = None
-    ) -> Iterator[str]:
+    ) -> AnswerStream:
         """Answer a conversation piece by piece; the pieces add up to the text.
 
-        Leaving the iterator before its end cancels the request.
+        The request runs from now on; closing or dropping the stream cancels it.
 
         Raises:
             RequestError: the conversation or a parameter is refused, or ``n`` is not 1.
+            EngineStoppedError: this LLM is closed, or its engine has failed.
         """
-        chosen = _one_answer(params)
-        return self._iterate(self._call(self._open_chat(_conversation(messages), chosen)))
+        return self._thread.call(self._stream_chat(_conversation(messages), _one_answer(params)))
 
-    def stream_text(self, prompt: str, params: GenerationParams | None = None) -> Iterator[str]:
+    def stream_text(self, prompt: Prompt, params: GenerationParams | None = None) -> AnswerStream:
         """Complete a prompt piece by piece, as :meth:`stream` does a conversation."""
-        return self._iterate(self._call(self._open_text(prompt, _one_answer(params))))
+        _check_prompt("prompt", prompt)
+        return self._thread.call(self._stream_text(prompt, _one_answer(params)))
 
     def close(self) -> None:
-        """Cancel what runs and free everything. Idempotent."""
-        if self._is_closed:
-            return
-        self._call(self._assembly.engine.stop())
-        self._is_closed = True
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        """Cancel what runs, in other threads too, and end the engine. Idempotent."""
+        self._thread.close()
 
     def __enter__(self) -> LLM:
         return self
@@ -155,21 +218,31 @@ class LLM:
     ) -> None:
         self.close()
 
-    async def _complete_all(self, texts: list[str], params: GenerationParams) -> list[Output]:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self._complete(text, params)) for text in texts]
-        return [task.result() for task in tasks]
+    async def _complete_all(
+        self, prompts: Mapping[str, Prompt], params: GenerationParams
+    ) -> list[Output]:
+        async def complete(name: str) -> Output:
+            return await _read(await self._open_text(prompts[name], params, name))
 
-    async def _complete(self, text: str, params: GenerationParams) -> Output:
-        return await _read(await self._open_text(text, params))
+        # enough to fill the next batch while this one runs
+        return await in_window(
+            complete, list(prompts), 2 * self._assembly.engine.limits.max_num_seqs
+        )
 
     async def _chat(self, messages: Messages, params: GenerationParams) -> Output:
         return await _read(await self._open_chat(messages, params))
 
-    async def _open_text(self, text: str, params: GenerationParams) -> TextStream:
+    async def _stream_chat(self, messages: Messages, params: GenerationParams) -> AnswerStream:
+        # made here, on the loop: if the caller is gone when it comes, it cancels itself
+        return AnswerStream(self, await self._open_chat(messages, params))
+
+    async def _stream_text(self, prompt: Prompt, params: GenerationParams) -> AnswerStream:
+        return AnswerStream(self, await self._open_text(prompt, params, "prompt"))
+
+    async def _open_text(self, prompt: Prompt, params: GenerationParams, name: str) -> TextStream:
         generator = self._assembly.generator
-        prompt = await generator.encode(text)
-        return await generator.generate(prompt, params, terms=self._assembly.terms)
+        ids = await generator.encode(prompt, param=name) if isinstance(prompt, str) else prompt
+        return await generator.generate(ids, params, terms=self._assembly.terms, param=name)
 
     async def _open_chat(self, messages: Messages, params: GenerationParams) -> TextStream:
         generator = self._assembly.generator
@@ -177,34 +250,6 @@ class LLM:
         return await generator.generate(
             prompt, params, terms=self._assembly.terms, param="messages"
         )
-
-    def _iterate(self, source: TextStream) -> Iterator[str]:
-        try:
-            while batch := self._call(source.next_batch()):
-                text = "".join(delta.text for delta in batch)
-                if text:
-                    yield text
-        finally:
-            if not self._is_closed:
-                self._loop.call_soon_threadsafe(source.cancel, "abandoned")
-
-    def _call(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Run a coroutine on the engine's event loop and wait for it."""
-        if self._is_closed:
-            work.close()
-            raise EngineStoppedError("this LLM is closed")
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        try:
-            return future.result()
-        except BaseExceptionGroup as group:
-            raise group.exceptions[0] from None
-        except KeyboardInterrupt:
-            future.cancel()
-            raise
-
-    def _run_loop(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        self._loop.run_forever()
 
 
 async def _read(stream: TextStream) -> Output:
@@ -228,8 +273,16 @@ def _completion(choice: Choice) -> Completion:
     )
 
 
+def _checked(params: GenerationParams | None) -> GenerationParams:
+    if params is None:
+        return GenerationParams()
+    if not isinstance(params, GenerationParams):
+        refuse("params", f"must be GenerationParams, not {type(params).__name__}.")
+    return params
+
+
 def _one_answer(params: GenerationParams | None) -> GenerationParams:
-    chosen = params or GenerationParams()
+    chosen = _checked(params)
     if chosen.n != 1:
         raise RequestError("A stream has one answer, so n must be 1.", param="n")
     return chosen
@@ -239,21 +292,53 @@ def _conversation(messages: str | Messages) -> Messages:
     return [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
 
 
+def _prompts(given: Prompt | Iterable[Prompt]) -> dict[str, Prompt]:
+    """Return the prompts by the names that messages call them."""
+    if isinstance(given, bytes | bytearray | Mapping) or not isinstance(given, Iterable):
+        _check_prompt("prompts", given)
+    if isinstance(given, str):
+        return {"prompts": given}
+    prompts: list[Any] = list(given)
+    if prompts and all(map(is_integer, prompts)):
+        return {"prompts": prompts}
+    named = {f"prompts[{index}]": prompt for index, prompt in enumerate(prompts)}
+    for name, prompt in named.items():
+        _check_prompt(name, prompt)
+    return named
+
+
+def _check_prompt(name: str, prompt: object) -> None:
+    if not isinstance(prompt, str | list | tuple):
+        refuse(name, f"must be a text or a list of token ids, not {type(prompt).__name__}.")
+
+
 #: sections whose settings mean something without a server
 _SECTIONS = ("model", "scheduler", "kv", "simulation", "journal")
 
+#: caps that keep a server from falling behind; here each caller waits for its own answers
+_CAPS = ("max_queue_requests", "max_queue_tokens")
 
-def _settings(model: str | None, given: dict[str, Any]) -> Settings:
+
+def _without_caps(settings: Settings) -> Settings:
+    scheduler = replace(settings.scheduler, max_queue_requests=sys.maxsize, max_queue_tokens=None)
+    # the reader is the caller itself, so what it has not read is its own memory
+    server = replace(settings.server, max_buffered_events=sys.maxsize)
+    return replace(settings, scheduler=scheduler, server=server)
+
+
+def _settings(model: str | os.PathLike[str] | None, given: dict[str, Any]) -> Settings:
     """Return the settings: keyword arguments over environment over file, as for a command."""
     flags: dict[str, Any] = {_setting_key(name): value for name, value in given.items()}
     if model is not None:
-        flags["model.path"] = model
+        flags["model.path"] = os.fspath(model)
     return load_settings(None, os.environ, flags).settings
 
 
 def _setting_key(name: str) -> str:
+    if name in _CAPS:
+        raise ConfigError(f"{name} is for servers; here callers wait instead of being refused")
     known = {s.flag.removeprefix("--").replace("-", "_"): s for s in all_settings()}
     known = {flag: setting for flag, setting in known.items() if setting.section in _SECTIONS}
     if name not in known:
-        raise ConfigError(f"unknown setting {name}{nearest(name, known)}")
+        raise ConfigError(f"unknown setting {name}{nearest(name, set(known) - set(_CAPS))}")
     return known[name].key

@@ -18,6 +18,7 @@ FLAGS = st.fixed_dictionaries(
         "model.seed": st.integers(0, 2**63 - 1),
         "journal.path": texts.filter(lambda text: text.strip().lower() != "none"),
         "scheduler.queue_timeout_s": bounds,
+        "scheduler.max_queue_requests": st.none() | st.integers(0, 10**30),
         "scheduler.max_queue_tokens": st.integers(1, 10**30),
         "server.access_log": st.booleans(),
         "kv.memory_utilization": st.floats(1e-300, 1),

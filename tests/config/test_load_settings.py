@@ -70,6 +70,8 @@ def test_foreign_variables_and_the_cache_are_left_alone() -> None:
         ("HEADWAY_KV_CAPACITY_BYTES", "2_000", "kv.capacity_bytes", 2000),
         ("HEADWAY_KV_CAPACITY_BYTES", "none", "kv.capacity_bytes", None),
         ("HEADWAY_SCHEDULER_QUEUE_TIMEOUT_S", "5", "scheduler.queue_timeout_s", 5.0),
+        ("HEADWAY_SCHEDULER_MAX_QUEUE_REQUESTS", "none", "scheduler.max_queue_requests", None),
+        ("HEADWAY_SCHEDULER_MAX_QUEUE_REQUESTS", "0", "scheduler.max_queue_requests", 0),
         ("HEADWAY_SERVER_API_KEY", "a, b", "server.api_key", ("a", "b")),
         ("HEADWAY_SERVER_API_KEY", "none", "server.api_key", ()),
         ("HEADWAY_MODEL_PATH", "none", "model.path", "none"),
@@ -86,6 +88,14 @@ def test_an_integer_in_the_file_becomes_the_declared_float(write) -> None:
     settings = load_settings(path).settings
     assert type(settings.scheduler.queue_timeout_s) is float
     assert settings.kv.capacity_bytes == 2**20
+
+
+def test_none_in_the_file_unsets_what_can_be_unset(write) -> None:
+    path = write('[scheduler]\nmax_queue_requests = "none"\n[model]\nserved_name = "None"\n')
+    settings = load_settings(path).settings
+    assert settings.scheduler.max_queue_requests is None
+    assert settings.model.served_name is None
+    assert "must be an integer" in complaint(file=write('[kv]\nblock_size = "none"\n'))
 
 
 def test_typed_flags_are_checked_as_they_are() -> None:
@@ -107,6 +117,8 @@ def test_typed_flags_are_checked_as_they_are() -> None:
         ("scheduler = 1\n", "scheduler must be a table"),
         ("[scheduler]\nmax_num_seqs = '8'\n", "scheduler.max_num_seqs = '8' (file "),
         ("[scheduler]\nmax_num_seqs = true\n", "must be an integer of at least 1"),
+        ("[scheduler]\nmax_queue_requests = -1\n", "an integer of at least 0, or none"),
+        (f"[model]\nseed = {2**63}\n", "of at least 0 and up to 9223372036854775807, or none"),
         ("[scheduler]\nmax_num_seqs = 8.0\n", "must be an integer of at least 1"),
         ("[scheduler]\nqueue_timeout_s = inf\n", "must be a number above 0, or none"),
         ("[server]\naccess_log = 1\n", "must be true or false"),

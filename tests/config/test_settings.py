@@ -80,6 +80,14 @@ def test_sections_refuse(section: type, values: dict[str, object], message: str 
         section(**values)
 
 
+def test_values_made_in_code_get_the_declared_type() -> None:
+    values = {"max_body_bytes": "1MiB", "drain_timeout_s": 5, "api_key": ["a"]}
+    made = ServerSettings(**values)  # type: ignore[arg-type]
+    assert made.max_body_bytes == 2**20
+    assert type(made.drain_timeout_s) is float
+    assert made.api_key == ("a",)
+
+
 def test_a_secret_is_not_in_the_complaint() -> None:
     with pytest.raises(ConfigError) as caught:
         ServerSettings(api_key=("hunter2", ""))

@@ -366,3 +366,46 @@ def test_duplicate_live_id_is_refused_and_harms_nobody() -> None:
 def test_contradicting_limits_are_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"must|may"):
         limits(**changes)
+
+
+def test_no_free_slot_counts_while_the_head_of_the_queue_waits_for_blocks() -> None:
+    life = Life(num_blocks=8, max_num_seqs=4, max_queue_requests=1)
+    life.submit("running", 20, max_tokens=12)
+    life.step()
+    assert isinstance(life.submit("head", 20), ev.Admitted)
+    assert isinstance(life.submit("next", 20), ev.Rejected)
+
+
+def test_all_sequences_of_a_request_count_in_the_queue() -> None:
+    life = Life(max_num_seqs=1, max_queue_requests=4, max_queue_tokens=50)
+    assert isinstance(life.submit("many", 10, n=5), ev.Admitted)
+    life.step()
+    seen = life.scheduler.statistics()
+    assert (seen.num_waiting, seen.num_waiting_sequences, seen.num_waiting_tokens) == (0, 4, 40)
+    assert isinstance(life.submit("late", 1), ev.Rejected)
+
+
+def test_ended_requests_with_deadlines_are_not_kept() -> None:
+    life = Life()
+    life.submit("long", 2, max_tokens=60, request_timeout_s=1e6)
+    for number in range(1000):
+        life.submit(f"r{number}", 2, max_tokens=1, request_timeout_s=1e6, queue_timeout_s=1e6)
+        life.scheduler.cancel(RequestId(f"r{number}"), life.now, "gone")
+    assert len(life.scheduler._deadlines._heap) < 100
+
+
+def test_a_sequence_that_was_stopped_in_flight_leaves_the_counts_right() -> None:
+    life = Life()
+    life.submit("a", 2, n=2)
+    plan = life.plan()
+    life.scheduler.stop(RequestId("a"), 0, life.now)
+    life.scheduler.check()
+    life.answer(plan)
+
+
+def test_a_stop_for_a_sequence_that_never_was_is_a_bug() -> None:
+    life = Life()
+    life.submit("a", 2)
+    with pytest.raises(InvariantError, match="no sequence 5"):
+        life.scheduler.stop(RequestId("a"), 5, life.now)
+    assert life.scheduler.stop(RequestId("b"), 5, life.now) == ()

@@ -15,10 +15,10 @@ from headway.core.plan import RequestId, StepPlan, StepResult
 from headway.core.request import Request
 from headway.core.sampling import SamplingParams
 from headway.core.scheduler import Scheduler
-from headway.engine.aio import AsyncEngine
+from headway.engine.aio import MAX_FAILED_STEPS, AsyncEngine
 from headway.engine.clock import RealClock
 from headway.engine.loop import Engine
-from headway.engine.stream import RequestStream
+from headway.engine.stream import BURST, RequestStream
 from headway.errors import EngineStoppedError, RequestError
 from headway.testing.scripted import ScriptedExecutor, repeat
 
@@ -114,10 +114,12 @@ async def test_cancel_frees_blocks_within_one_step() -> None:
         await until(executor.is_waiting.is_set)
         stream.cancel("client_disconnected")
         stream.cancel("again")
+        assert not executor.plans
         executor.allow()
         events = await collect(stream)
         assert events[-1] == ev.Cancelled(RequestId("a"), "client_disconnected")
         await until(lambda: engine.statistics().num_free_blocks == 64)
+        assert len(executor.plans) == 1, "the step that ran when the client left, and no other"
 
 
 async def test_leaving_the_stream_cancels_the_request() -> None:
@@ -154,7 +156,7 @@ async def test_reader_that_falls_behind_loses_its_request_and_nobody_elses() -> 
         good = await engine.submit(request("good", max_tokens=5))
         assert len(tokens(await collect(good))) == 5
         events = await collect(slow)
-    assert len(events) <= 8 + 1
+    assert len(events) <= 8 * BURST + 1
     assert events[-1] == ev.Cancelled(RequestId("slow"), "client_too_slow")
 
 
@@ -194,7 +196,7 @@ class BrokenExecutor(ScriptedExecutor):
 async def test_broken_executor_ends_the_engine_and_everybody_is_told() -> None:
     """B53: clients get an error, not silence, and the state says so."""
     async with running(BrokenExecutor(repeat([5]))) as engine:
-        for number in range(3):
+        for number in range(MAX_FAILED_STEPS):
             events = await collect(await engine.submit(request(f"r{number}")))
             assert isinstance(events[-1], ev.Failed)
         await until(lambda: engine.status.state == "failed")
@@ -224,6 +226,7 @@ async def test_stop_without_drain_cancels_with_a_terminal_event() -> None:
         stream = await engine.submit(request("a", max_tokens=100))
         executor.allow(2)
         stopping = asyncio.create_task(engine.stop())
+        await asyncio.sleep(0)
         executor.allow(10)
         events = await collect(stream)
         await stopping
@@ -257,3 +260,51 @@ async def test_a_reader_that_waits_is_not_too_slow_however_much_comes_at_once() 
         events = await reading
     assert len(tokens(events)) == 32
     assert events[-1] == ev.Finished(RequestId("a"))
+
+
+async def test_a_stream_with_a_gap_never_ends_as_if_it_were_whole() -> None:
+    """The request may end by itself before the cancellation of its late reader is served."""
+    asked: list[str] = []
+    stream = RequestStream(
+        RequestId("a"), 2, lambda _, reason: asked.append(reason), lambda _, index: None
+    )
+    for number in range(2 * BURST + 3):
+        stream.put(ev.Started(RequestId("a"), number, 0.0))
+    stream.put(ev.SequenceFinished(RequestId("a"), 0, ev.FinishReason.LENGTH))
+    stream.put(ev.Finished(RequestId("a")))
+    events = await collect(stream)
+    assert asked == ["client_too_slow"]
+    assert len(events) == 2 * BURST + 1
+    assert events[-1] == ev.Cancelled(RequestId("a"), "client_too_slow")
+
+
+async def test_a_duplicate_id_is_refused_and_the_first_stream_goes_on() -> None:
+    """B58."""
+    executor = ScriptedExecutor(repeat([5]), gated=True)
+    async with running(executor) as engine:
+        stream = await engine.submit(request("a"))
+        with pytest.raises(RequestError, match="live"):
+            await engine.submit(request("a"))
+        executor.allow(10)
+        assert tokens(await collect(stream)) == [5, 5, 5]
+
+
+async def test_an_engine_that_never_started_stops_at_once() -> None:
+    limits = SchedulerLimits(
+        num_blocks=4, block_size=4, max_model_len=8, max_num_seqs=1, max_num_batched_tokens=8
+    )
+    engine = AsyncEngine(Engine(Scheduler(limits), ScriptedExecutor(repeat([5])), RealClock()))
+    assert await engine.stop() == 0
+    with pytest.raises(EngineStoppedError, match="stopped"):
+        await engine.submit(request("a"))
+
+
+async def test_stop_says_how_many_were_cut_off() -> None:
+    executor = ScriptedExecutor(repeat([5]), gated=True)
+    async with running(executor) as engine:
+        stream = await engine.submit(request("a", max_tokens=100))
+        stopping = asyncio.create_task(engine.stop())
+        await asyncio.sleep(0)
+        executor.allow(10)
+        assert await stopping == 1
+        assert isinstance((await collect(stream))[-1], ev.Cancelled)

@@ -5,24 +5,26 @@ from __future__ import annotations
 import io
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from headway.core.events import TERMINAL
 from headway.core.limits import SchedulerLimits
-from headway.core.plan import RequestId, StepResult
+from headway.core.plan import NewSequence, RequestId, StepPlan, StepResult
 from headway.core.request import Request
 from headway.core.sampling import SamplingParams
 from headway.core.scheduler import Scheduler
+from headway.engine import records
 from headway.engine.clock import VirtualClock
 from headway.engine.journal import Journal, read_journal
 from headway.engine.loop import Engine
-from headway.engine.records import Apply, Line
 from headway.engine.replay import replay
 from headway.errors import JournalError
 from headway.executors.replay import ReplayExecutor
 from headway.executors.simulated import LinearStepCost, SimulatedExecutor
+from headway.testing.scripted import ScriptedExecutor, repeat
 
 LIMITS = SchedulerLimits(
     num_blocks=30,
@@ -48,7 +50,7 @@ def live(path: Path, num_requests: int = 60) -> Engine:
         output_length=lambda new: len(new.prompt_token_ids) % 17 + 1,
     )
     scheduler = Scheduler(LIMITS)
-    engine = Engine(scheduler, executor, clock, journal=Journal.create(path, scheduler))
+    engine = Engine(scheduler, executor, clock, journal=Journal.open(path, scheduler))
     for number in range(num_requests):
         engine.submit(
             Request(
@@ -95,28 +97,25 @@ def test_a_different_plan_is_found_where_it_is(tmp_path: Path) -> None:
 
 
 def test_recorded_results_drive_an_engine_to_the_same_end(tmp_path: Path) -> None:
-    """The replay executor answers from the journal; the events are those of the first life."""
+    """The replay executor stands in for the one that was recorded, and nobody notices."""
     path = tmp_path / "life.journal"
-    live(path)
-    lines = list(read_journal(path))
-    results = {
-        line.record.result.step_id: line.record.result
-        for line in lines
-        if isinstance(line.record, Apply)
-    }
-    executor = ReplayExecutor(results)
-    report = replay(lines)
-    assert report.difference is None
-    scheduler = Scheduler(LIMITS)
-    engine = Engine(scheduler, executor, VirtualClock())
-    request = Request(
-        request_id=RequestId("other"),
-        prompt_token_ids=(1, 2),
-        sampling=SamplingParams(max_tokens=1),
-    )
-    engine.submit(request)
-    outcome = engine.step()
-    assert isinstance(outcome.events[-1], TERMINAL)
+    first = live(path)
+    lines = [line.record for line in read_journal(path)]
+    results = {r.result.step_id: r.result for r in lines if isinstance(r, records.Apply)}
+    clock = VirtualClock()
+    engine = Engine(Scheduler(LIMITS), ReplayExecutor(results), clock)
+    for record in lines[1:]:
+        clock.sleep_until(record.now)
+        match record:
+            case records.Submit():
+                engine.submit(record.request)
+            case records.Cancel():
+                engine.cancel(record.request_id, record.reason)
+            case records.Stop():
+                engine.stop(record.request_id, record.index)
+            case records.Schedule():
+                assert engine.step().error is None
+    assert engine.scheduler.statistics() == first.scheduler.statistics()
 
 
 def test_a_torn_last_line_is_the_end(tmp_path: Path) -> None:
@@ -150,21 +149,117 @@ def test_another_format_version_is_named(tmp_path: Path) -> None:
         list(read_journal(path))
 
 
-def test_an_existing_file_is_not_overwritten(tmp_path: Path) -> None:
-    path = tmp_path / "life.journal"
+def test_what_is_no_journal_is_not_written_to(tmp_path: Path) -> None:
+    path = tmp_path / "precious.txt"
     path.write_bytes(b"precious")
-    with pytest.raises(JournalError, match="exists"):
-        Journal.create(path, Scheduler(LIMITS))
+    with pytest.raises(JournalError, match="line 1"):
+        Journal.open(path, Scheduler(LIMITS))
     assert path.read_bytes() == b"precious"
+
+
+def test_each_start_adds_a_section_and_all_are_replayed(tmp_path: Path) -> None:
+    """A supervised server that starts anew goes on with its journal, even after a crash."""
+    path = tmp_path / "life.journal"
+    live(path)
+    once = replay(read_journal(path))
+    with path.open("ab") as stream:
+        stream.write(b'{"type":"cancel","now"')
+    live(path)
+    twice = replay(read_journal(path))
+    assert twice.difference is None
+    assert twice.num_plans == 2 * once.num_plans
+
+
+def test_a_new_journal_is_its_owners_alone(tmp_path: Path) -> None:
+    path = tmp_path / "life.journal"
+    live(path, num_requests=1)
+    assert path.stat().st_mode & 0o077 == 0
+
+
+class FullDisk(io.BytesIO):
+    def write(self, data: object) -> int:
+        raise OSError(28, "No space left on device")
+
+
+def test_a_full_disk_ends_the_journal_and_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
+    scheduler = Scheduler(LIMITS)
+    clock = VirtualClock()
+    executor = ScriptedExecutor(repeat([1]))
+    engine = Engine(scheduler, executor, clock, journal=Journal(FullDisk(), scheduler))
+    engine.submit(request("a", 3))
+    while not engine.step().is_idle:
+        scheduler.check()
+    engine.close()
+    assert scheduler.statistics().num_finished == 1
+    assert [r.levelname for r in caplog.records] == ["ERROR"]
+
+
+def request(name: str, num_prompt: int, **sampling: Any) -> Request:
+    n = sampling.pop("n", 1)
+    return Request(
+        request_id=RequestId(name),
+        prompt_token_ids=tuple(range(num_prompt)),
+        sampling=SamplingParams(**{"max_tokens": 6, **sampling}),
+        n=n,
+    )
+
+
+def fail_sometimes(new: NewSequence, position: int) -> int:
+    if new.sequence_id % 5 == 3 and position == 2:
+        raise ValueError("spoilt \u2603")
+    return position
+
+
+def test_several_sequences_failures_scores_and_stops_replay_too(tmp_path: Path) -> None:
+    path = tmp_path / "life.journal"
+    scheduler = Scheduler(LIMITS)
+    executor = ScriptedExecutor(fail_sometimes)
+    engine = Engine(scheduler, executor, VirtualClock(), journal=Journal.open(path, scheduler))
+    for number in range(12):
+        engine.submit(request(f"r{number}", 9, n=number % 3 + 1, logprobs=2, prompt_logprobs=1))
+        if number == 5:
+            executor.fail_next_step = RuntimeError("the whole step")
+        engine.step()
+        engine.stop(RequestId(f"r{number}"), number % 3)
+    while not engine.step().is_idle:
+        scheduler.check()
+    engine.close()
+    seen = scheduler.statistics()
+    assert seen.num_failed > 1
+    assert seen.num_finished > 1
+    report = replay(read_journal(path))
+    assert report.difference is None
+    assert report.num_plans == seen.num_steps
+
+
+def test_two_plans_in_flight_replay_too(tmp_path: Path) -> None:
+    path = tmp_path / "life.journal"
+    scheduler = Scheduler(replace(LIMITS, max_plans_in_flight=2))
+    executor = ScriptedExecutor(repeat([1]))
+    journal = Journal.open(path, scheduler)
+    for number in range(4):
+        journal.submitted(request(f"r{number}", 5), 0.0)
+        scheduler.submit(request(f"r{number}", 5), 0.0)
+    plans: list[StepPlan] = []
+    now = 0.0
+    while scheduler.statistics().num_live:
+        now += 1.0
+        if len(plans) < 2 and isinstance(plan := scheduler.schedule(now), StepPlan):
+            journal.scheduled(plan, now)
+            plans.append(plan)
+        if len(plans) == 2 or scheduler.statistics().num_steps > 5:
+            result = executor.run(plans.pop(0))
+            journal.applied(result, now)
+            scheduler.apply(result, now)
+    journal.close()
+    assert replay(read_journal(path)).difference is None
 
 
 def test_records_survive_the_round_trip() -> None:
     stream = io.BytesIO()
     journal = Journal(stream, Scheduler(LIMITS))
     journal.applied(StepResult(3, {}, {}, elapsed_s=0.25), 1.5)
-    from headway.engine import records
-
     lines = [records.decode(raw, 1) for raw in stream.getvalue().splitlines()]
     assert isinstance(lines[0].record, records.Header)
     assert lines[0].record.limits == LIMITS
-    assert lines[1] == Line(1, Apply(1.5, StepResult(3, {}, {}, elapsed_s=0.25)))
+    assert lines[1] == records.Line(1, records.Apply(1.5, StepResult(3, {}, {}, elapsed_s=0.25)))

@@ -20,7 +20,7 @@ BAD: list[tuple[str, Any]] = [
     *[("presence_penalty", value) for value in (-2.1, 2.1, NAN, INF)],
     *[("frequency_penalty", value) for value in (-2.1, 2.1, NAN, INF)],
     *[("repetition_penalty", value) for value in (0.0, -1.0, NAN, INF)],
-    *[("n", value) for value in (0, -1, 16385, 10**6)],
+    *[("n", value) for value in (0, -1, 129, 10**6)],
     *[("max_tokens", value) for value in (-1, 2**63)],
     ("min_tokens", -1),
     *[("seed", value) for value in (2**63, -(2**63) - 1)],
@@ -49,16 +49,77 @@ GOOD: list[dict[str, Any]] = [
     {"temperature": 2.0, "top_p": 1.0, "min_p": 1.0, "top_k": -1},
     {"top_p": 1e-300, "top_k": 0, "min_p": 0.0},
     {"repetition_penalty": 1e-9, "presence_penalty": -2.0, "frequency_penalty": 2.0},
-    {"n": 16384},
+    {"n": 128},
     {"max_tokens": 0},
     {"max_tokens": 5, "min_tokens": 5},
     {"min_tokens": 5},
     {"seed": 2**63 - 1},
     {"seed": -(2**63)},
     {"stop": ("a", "b", "c", "d")},
+    {"stop": ["a"], "stop_token_ids": [1]},
+    {"temperature": 1, "top_p": 1, "min_p": 0, "presence_penalty": 1, "logit_bias": {1: 2}},
     {"stop_token_ids": (0, VOCAB_SIZE - 1), "logit_bias": {0: -100.0, 99: 100.0}},
     {"logprobs": 0, "prompt_logprobs": 20},
 ]
+
+
+WRONG_TYPES: list[tuple[str, Any]] = [
+    *[("n", value) for value in (1.5, "2", True, None, [1])],
+    *[("max_tokens", value) for value in (2.5, 3.0, "3", True, NAN)],
+    *[("min_tokens", value) for value in (1.0, "1", False, None)],
+    *[("top_k", value) for value in (1.5, "5", True)],
+    *[("seed", value) for value in (1.5, "7", True)],
+    *[("logprobs", value) for value in (1.0, "1", True)],
+    *[("prompt_logprobs", value) for value in (1.0, True)],
+    *[("temperature", value) for value in ("1", True, [], 1j, 10**400)],
+    *[("top_p", value) for value in ("1", True, 10**400)],
+    *[("min_p", value) for value in ("0", False)],
+    *[("repetition_penalty", value) for value in ("1", True, 10**400)],
+    *[("presence_penalty", value) for value in ("1", None, True)],
+    *[("frequency_penalty", value) for value in ("1", None, True)],
+    *[("logit_bias", value) for value in ({"1": 3}, {1.0: 3}, {True: 3}, {1: "3"}, {1: None})],
+    *[("logit_bias", value) for value in (None, [(1, 2)], "1", {1: True}, {1: 10**400})],
+    *[("stop", value) for value in (None, 1, b"a", (1,), ("a", None), {"a"}, {"a": 1})],
+    *[("stop_token_ids", value) for value in (None, 1, "1", (1.0,), ("1",), (True,), {1})],
+    *[("ignore_eos", value) for value in (None, 1, "yes")],
+    ("include_stop_str_in_output", 0),
+    ("skip_special_tokens", "no"),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), WRONG_TYPES)
+def test_a_value_of_the_wrong_type_is_refused_by_name(name: str, value: Any) -> None:
+    with pytest.raises(RequestError) as caught:
+        validate(GenerationParams(**{name: value}), VOCAB_SIZE)
+    assert caught.value.param == name
+    assert f"'{name}'" in str(caught.value)
+    assert len(str(caught.value)) < 200
+
+
+def test_every_parameter_is_checked_for_its_type() -> None:
+    assert {name for name, _ in WRONG_TYPES} == set(GenerationParams.__dataclass_fields__)
+
+
+@pytest.mark.parametrize("params", [None, {"n": 1}, GenerationParams])
+def test_what_is_no_set_of_parameters_is_refused(params: Any) -> None:
+    with pytest.raises(RequestError) as caught:
+        validate(params, VOCAB_SIZE)
+    assert caught.value.param == "params"
+
+
+@pytest.mark.parametrize(
+    ("given", "strings"),
+    [("abc", ("abc",)), ((), ()), (["a", "b"], ("a", "b")), (("a",), ("a",))],
+)
+def test_one_stop_string_needs_no_list(given: Any, strings: tuple[str, ...]) -> None:
+    params = GenerationParams(stop=given)
+    validate(params, VOCAB_SIZE)
+    assert params.stop_strings == strings
+
+
+def test_an_empty_stop_string_is_refused_without_a_list_too() -> None:
+    with pytest.raises(RequestError, match="stop"):
+        validate(GenerationParams(stop=""), VOCAB_SIZE)
 
 
 @pytest.mark.parametrize("values", GOOD)

@@ -29,6 +29,7 @@ from headway.core.events import (
     Expired,
     ExpireReason,
     Failed,
+    Finished,
     FinishReason,
     PromptScored,
     SequenceFinished,
@@ -141,7 +142,7 @@ async def test_the_end_releases_what_a_stop_string_held() -> None:
 
 async def test_a_stop_string_can_be_shown() -> None:
     values = {"stop": ("lo",), "include_stop_str_in_output": True}
-    assert text_of(await read([tokens("Hello"), ended()], **values)) == "Hello"
+    assert text_of(await read([tokens("Hello"), ended(finish(LENGTH))], **values)) == "Hello"
 
 
 async def test_what_comes_behind_a_stop_string_is_dropped() -> None:
@@ -156,7 +157,7 @@ async def test_what_comes_behind_a_stop_string_is_dropped() -> None:
 
 
 async def test_stop_strings_wait_for_min_tokens() -> None:
-    deltas = await read([tokens("aXbXc"), ended()], stop=("X",), min_tokens=3)
+    deltas = await read([tokens("aXbXc"), ended(finish(LENGTH))], stop=("X",), min_tokens=3)
     assert text_of(deltas) == "aXb"
 
 
@@ -197,8 +198,8 @@ async def test_b32_only_a_cut_tail_is_replaced() -> None:
 
 async def test_b33_one_entry_per_token_however_they_are_batched() -> None:
     events = [token(each, 0, -float(i)) for i, each in enumerate(b"abcdef")]
-    whole = await read([events, ended()], logprobs=1)
-    single = await read([*([event] for event in events), ended()], logprobs=1)
+    whole = await read([events, ended(finish(LENGTH))], logprobs=1)
+    single = await read([*([event] for event in events), ended(finish(LENGTH))], logprobs=1)
     for deltas in (whole, single):
         scores = [entry for delta in deltas for entry in delta.scores]
         assert [entry.token.text for entry in scores] == list("abcdef")
@@ -208,13 +209,13 @@ async def test_b33_one_entry_per_token_however_they_are_batched() -> None:
 
 @pytest.mark.parametrize("value", [float("-inf"), float("inf"), float("nan"), -1e30])
 async def test_b33_scores_are_finite(value: float) -> None:
-    (first, *_) = await read([[token(97, 0, value)], ended()], logprobs=1)
+    (first, *_) = await read([[token(97, 0, value)], ended(finish(LENGTH))], logprobs=1)
     assert first.scores[0].token.logprob == LOWEST_LOGPROB
     assert first.scores[0].top[0].logprob == LOWEST_LOGPROB
 
 
 async def test_offsets_count_held_back_text_too() -> None:
-    deltas = await read([*([e] for e in tokens("aďX")), ended()], stop=("XY",))
+    deltas = await read([*([e] for e in tokens("aďX")), ended(finish(LENGTH))], stop=("XY",))
     offsets = [offset for delta in deltas for offset in delta.offsets]
     assert offsets == [0, 1, 1, 2]
 
@@ -222,7 +223,9 @@ async def test_offsets_count_held_back_text_too() -> None:
 async def test_prompt_scores_are_known_before_the_first_delta() -> None:
     entries = (TokenLogprobs(2, -1.0), TokenLogprobs(3, -2.0))
     parts = [PromptScored(REQUEST, 0, PromptLogprobs(1 + i, (e,))) for i, e in enumerate(entries)]
-    stream, _ = open_stream([[parts[0]], [parts[1], *tokens("a")], ended()], prompt_logprobs=0)
+    stream, _ = open_stream(
+        [[parts[0]], [parts[1], *tokens("a")], ended(finish(LENGTH))], prompt_logprobs=0
+    )
     await stream.next_batch()
     scores = stream.prompt_scores
     assert scores[0] is None
@@ -230,7 +233,7 @@ async def test_prompt_scores_are_known_before_the_first_delta() -> None:
 
 
 async def test_scoring_alone_ends_with_length() -> None:
-    deltas = await read([ended()], max_tokens=0)
+    deltas = await read([ended(finish(LENGTH))], max_tokens=0)
     assert [(delta.text, delta.finish_reason) for delta in deltas] == [("", LENGTH)]
 
 
@@ -263,15 +266,26 @@ async def test_a_failure_behind_the_last_stop_string_harms_nobody() -> None:
     assert deltas[-1].finish_reason is STOP
 
 
+@pytest.mark.parametrize("ends", [[], [finish(STOP, 1)]])
+async def test_an_end_that_the_engine_lost_is_no_finish(ends: list[Event]) -> None:
+    stream, _ = open_stream([[*tokens("a"), *tokens("b", 1)], [*ends, Finished(REQUEST)]], n=2)
+    deltas: list[TextDelta] = []
+    with pytest.raises(GenerationError, match=f"lost the end of {2 - len(ends)} ") as caught:
+        await read_into(deltas, stream)
+    assert (caught.value.code, caught.value.status) == ("engine_error", 500)
+    assert (text_of(deltas), text_of(deltas, 1)) == ("a", "b")
+    assert not any(delta.finish_reason for delta in deltas if delta.index == 0)
+
+
 async def test_leaving_early_cancels() -> None:
-    stream, source = open_stream([tokens("abc"), ended()])
+    stream, source = open_stream([tokens("abc"), ended(finish(LENGTH))])
     async with stream:
         await stream.next_batch()
     assert source.cancelled == ["abandoned"]
 
 
 async def test_leaving_at_the_end_does_not_cancel() -> None:
-    stream, source = open_stream([tokens("abc"), ended()])
+    stream, source = open_stream([tokens("abc"), ended(finish(LENGTH))])
     async with stream:
         await collect(stream)
     assert source.cancelled == []
@@ -279,7 +293,8 @@ async def test_leaving_at_the_end_does_not_cancel() -> None:
 
 async def test_merged_streams_give_every_index() -> None:
     streams = [
-        open_stream([tokens("ab"), tokens("c"), ended()], first_index=i)[0] for i in range(5)
+        open_stream([tokens("ab"), tokens("c"), ended(finish(LENGTH))], first_index=i)[0]
+        for i in range(5)
     ]
     async with MergedStreams(streams) as merged:
         choices = await collect(merged)
@@ -287,7 +302,7 @@ async def test_merged_streams_give_every_index() -> None:
 
 
 async def test_merged_streams_end_at_the_first_failure() -> None:
-    good, _ = open_stream([tokens("a"), ended()])
+    good, _ = open_stream([tokens("a"), ended(finish(LENGTH))])
     bad, _ = open_stream([[Failed(REQUEST, "boom")]], first_index=1)
     with pytest.raises(GenerationError):
         async with MergedStreams([good, bad]) as merged:
@@ -295,8 +310,8 @@ async def test_merged_streams_end_at_the_first_failure() -> None:
 
 
 async def test_a_bug_in_one_merged_stream_is_not_waited_for() -> None:
-    good, _ = open_stream([tokens("a"), ended()])
-    broken, _ = open_stream([tokens("a"), ended()], first_index=1)
+    good, _ = open_stream([tokens("a"), ended(finish(LENGTH))])
+    broken, _ = open_stream([tokens("a"), ended(finish(LENGTH))], first_index=1)
     broken.next_batch = good.prompt_scores.copy  # type: ignore[method-assign, assignment]
     with pytest.raises(TypeError):
         async with MergedStreams([good, broken]) as merged:

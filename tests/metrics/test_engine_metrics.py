@@ -189,13 +189,22 @@ def test_steps(seen: Observed) -> None:
     assert seen.value("headway_step_tokens_bucket", le="64.0") == 1
 
 
+def test_http_requests(seen: Observed) -> None:
+    for status in (200, 400, 400):
+        seen.metrics.on_http_request("/v1/completions", status)
+    labels = {"route": "/v1/completions", "status": "400"}
+    assert seen.value("headway_http_requests_total", **labels) == 2
+
+
 def test_gauges_are_read_at_scrape_time() -> None:
     now = [statistics(num_blocks=8, num_free_blocks=8)]
     metrics = EngineMetrics("m", lambda: now[0])
     now[0] = statistics(
         num_waiting=2,
+        num_waiting_sequences=7,
         num_preempted=1,
         num_running=3,
+        num_live=4,
         num_waiting_tokens=40,
         num_blocks=8,
         num_free_blocks=2,
@@ -205,7 +214,9 @@ def test_gauges_are_read_at_scrape_time() -> None:
     read = metrics.registry.get_sample_value
     model = {"model_name": "m"}
     assert read("headway_requests_waiting") == 2
-    assert read("headway_requests_running") == 3
+    assert read("headway_requests_running") == 2  # four live ones, two of which wait
+    assert read("headway_sequences_waiting") == 7
+    assert read("headway_sequences_running") == 3
     assert read("headway_sequences_preempted") == 1
     assert read("headway_waiting_tokens") == 40
     assert read("headway_kv_blocks", {"state": "free"}) == 2
@@ -213,7 +224,7 @@ def test_gauges_are_read_at_scrape_time() -> None:
     assert read("headway_kv_usage_ratio") == 0.75
     assert read("headway_preemptions_total") == 5
     assert read("vllm:num_requests_running", model) == 3
-    assert read("vllm:num_requests_waiting", model) == 3
+    assert read("vllm:num_requests_waiting", model) == 8
     assert read("vllm:kv_cache_usage_perc", model) == 0.75
     shape = {**model, "block_size": "16", "num_gpu_blocks": "8"}
     assert read("vllm:cache_config_info", shape) == 1

@@ -144,6 +144,7 @@ class Service:
         )
         self.url = ""
         self.port = 0
+        self.is_announced = False
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait for something that another thread brings about."""

@@ -212,3 +212,10 @@ async def test_a_prompt_that_is_too_long_takes_the_others_along() -> None:
         await service.until_idle()
     assert reply.status == 400
     assert reply.error["code"] == "context_length_exceeded"
+
+
+async def test_there_may_be_more_prompts_than_sequences_of_one() -> None:
+    async with running() as service:
+        reply = await service.call(COMPLETIONS, completion(["a"] * 300, max_tokens=1))
+    assert reply.status == 200
+    assert [choice["index"] for choice in reply.json["choices"]] == list(range(300))

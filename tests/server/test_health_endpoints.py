@@ -14,6 +14,7 @@ from loopback import CHAT, MODEL, Setup, call, chat, listening, raw_client, runn
 from headway.config.settings import ServerSettings
 from headway.core.limits import SchedulerLimits
 from headway.core.scheduler import Scheduler
+from headway.engine.aio import MAX_FAILED_STEPS
 from headway.generation.generator import Terms
 from headway.server.app import create_app
 
@@ -37,6 +38,9 @@ class Dummy:
 
     def render(self) -> bytes:
         return b""
+
+    def on_http_request(self, route: str, status: int) -> None:
+        pass
 
 
 CASES = [
@@ -82,8 +86,11 @@ async def test_b53_a_dead_engine_is_seen_at_once_and_clients_are_told() -> None:
             raise Broken("device lost")
 
         service.executor.run = broken  # type: ignore[method-assign]
-        stream = [asyncio.create_task(service.call(CHAT, chat(stream=True))) for _ in range(4)]
-        replies = [await task for task in stream]
+        tasks = [
+            asyncio.create_task(service.call(CHAT, chat(stream=True)))
+            for _ in range(MAX_FAILED_STEPS + 1)
+        ]
+        replies = [await task for task in tasks]
         await service.until(lambda: service.engine.status.state == "failed")
         ready = await service.call("/readyz", method="GET")
         live = await service.call("/livez", method="GET")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from headway.cli.options import add_settings, load
 from headway.cli.output import print_json
-from headway.errors import UsageError
+from headway.errors import GenerationError, UsageError
 
 if TYPE_CHECKING:
     from headway.generation.params import GenerationParams
@@ -16,13 +16,14 @@ if TYPE_CHECKING:
 
 SECTIONS = ("model", "scheduler", "kv", "simulation", "journal")
 
-_SAMPLING: tuple[tuple[str, type, str], ...] = (
-    ("max-tokens", int, "output tokens at most; unset: what the context leaves"),
-    ("temperature", float, "0 always takes the likeliest token; unset: the model's own"),
-    ("top-p", float, "draw from the likeliest tokens that have this mass together"),
-    ("top-k", int, "draw from so many of the likeliest tokens; 0: from all"),
-    ("min-p", float, "leave out tokens less likely than this part of the likeliest"),
-    ("repetition-penalty", float, "above 1 avoids tokens that stand in the text already"),
+#: flags that are fields of GenerationParams
+_SAMPLING = (
+    "max_tokens",
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+    "repetition_penalty",
 )
 
 
@@ -34,19 +35,31 @@ def configure(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--raw", action="store_true", help="continue the text itself, without the chat template"
     )
-    for name, kind, meaning in _SAMPLING:
-        metavar = "N" if kind is int else "X"
-        group.add_argument(f"--{name}", type=kind, metavar=metavar, help=meaning)
-    group.add_argument("--stop", action="append", metavar="TEXT", help="end here; may be repeated")
-    group.add_argument("--draw-seed", type=int, metavar="N", help="repeats the same draws")
+    _add_sampling(group)
     add_settings(parser, SECTIONS)
+
+
+def _add_sampling(group: argparse._ArgumentGroup) -> None:
+    def add(flag: str, kind: type, meaning: str) -> None:
+        group.add_argument(flag, type=kind, metavar="N" if kind is int else "X", help=meaning)
+
+    add("--max-tokens", int, "output tokens at most; unset: what the context leaves")
+    add("--temperature", float, "0 always takes the likeliest token; unset: the model's own")
+    add("--top-p", float, "draw from the likeliest tokens that have this mass together")
+    add("--top-k", int, "draw from so many of the likeliest tokens; 0: from all")
+    add("--min-p", float, "leave out tokens less likely than this part of the likeliest")
+    add("--repetition-penalty", float, "above 1 avoids tokens that stand in the text already")
+    group.add_argument("--stop", action="append", metavar="TEXT", help="end here; may be repeated")
+    add("--draw-seed", int, "repeats the same draws")
 
 
 def run(args: argparse.Namespace) -> int:
     """Answer the prompt."""
     if args.raw and args.system is not None:
         raise UsageError("--system needs the chat template, and --raw leaves it out")
-    prompt = sys.stdin.read() if args.prompt == "-" else args.prompt
+    if sys.stdout is None:  # the caller has closed it
+        raise UsageError("standard output is closed, so there is nowhere to write the answer")
+    prompt = _read_standard_input() if args.prompt == "-" else args.prompt
     loaded = load(args)
 
     from headway.llm import LLM
@@ -60,11 +73,19 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _read_standard_input() -> str:
+    if sys.stdin is None:  # the caller has closed it
+        raise UsageError("the prompt is -, and standard input is closed")
+    try:
+        return sys.stdin.read()
+    except UnicodeDecodeError as error:
+        raise UsageError(f"standard input is not {error.encoding} text") from None
+
+
 def _params(args: argparse.Namespace) -> GenerationParams:
     from headway.generation.params import GenerationParams
 
-    names = [name.replace("-", "_") for name, _, _ in _SAMPLING]
-    given: dict[str, Any] = {name: getattr(args, name) for name in names}
+    given: dict[str, Any] = {name: getattr(args, name) for name in _SAMPLING}
     return GenerationParams(**given, seed=args.draw_seed, stop=tuple(args.stop or ()))
 
 
@@ -80,11 +101,17 @@ def _answer(llm: LLM, args: argparse.Namespace, prompt: str, params: GenerationP
 
 
 def _stream(llm: LLM, args: argparse.Namespace, prompt: str, params: GenerationParams) -> None:
-    pieces = (
-        llm.stream_text(prompt, params) if args.raw else llm.stream(_messages(args, prompt), params)
-    )
-    for piece in pieces:
-        print(piece, end="", flush=True)
+    if args.raw:
+        pieces = llm.stream_text(prompt, params)
+    else:
+        pieces = llm.stream(_messages(args, prompt), params)
+    with pieces:
+        try:
+            for piece in pieces:
+                print(piece, end="", flush=True)
+        except GenerationError:
+            print(flush=True)  # the complaint gets a line of its own
+            raise
     print(flush=True)
 
 

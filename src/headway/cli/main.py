@@ -1,6 +1,7 @@
 """Entry of the ``headway`` command: finds the command, runs it, turns errors into exit codes.
 
-Exit codes: 0 done; 1 the thing checked does not hold, or the engine stopped; 2 bad usage or input;
+Exit codes: 0 done; 1 the thing checked does not hold, the engine stopped, a request ended without
+a result, or the system refused something (a full disk, …); 2 bad usage or input;
 130 interrupted; 141 the reader of standard output went away.
 """
 
@@ -9,10 +10,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 
 from headway._version import __version__
 from headway.cli.commands import COMMANDS, Command
-from headway.errors import EngineStoppedError, RequestError, UsageError
+from headway.errors import EngineStoppedError, GenerationError, RequestError, UsageError
 
 INTERRUPTED = 130
 BROKEN_PIPE = 141
@@ -24,19 +26,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     Args:
         argv: arguments without the program's name; None takes those of the process.
     """
+    _tolerate_any_character()
     try:
         code = _dispatch(list(sys.argv[1:] if argv is None else argv))
-        sys.stdout.flush()
+        if sys.stdout is not None:  # a service may have none
+            sys.stdout.flush()
         return code
     except (UsageError, RequestError) as error:
         return _complain(error, 2)
-    except EngineStoppedError as error:
+    except (EngineStoppedError, GenerationError) as error:
         return _complain(error, 1)
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
         _silence_stdout()
         return BROKEN_PIPE
+    except OSError as error:
+        _silence_stdout()
+        where = f"{error.filename}: " if error.filename else ""
+        return _complain(f"{where}{error.strerror or error}", 1)
 
 
 def _dispatch(arguments: list[str]) -> int:
@@ -102,13 +110,24 @@ def _help() -> str:
     )
 
 
-def _complain(error: Exception, code: int) -> int:
+def _complain(error: object, code: int) -> int:
     print(f"headway: error: {' '.join(str(error).split())}", file=sys.stderr)
     return code
 
 
+def _tolerate_any_character() -> None:
+    """Have characters that the terminal's encoding lacks shown as ``?`` instead of failing."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
+
+
 def _silence_stdout() -> None:
-    """Point standard output away, or the interpreter complains when it flushes at exit."""
-    devnull = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(devnull, sys.stdout.fileno())
-    os.close(devnull)
+    """If output can't be written, point it away, or the interpreter complains about it at exit."""
+    if sys.stdout is None:
+        return
+    try:
+        sys.stdout.flush()
+    except OSError:
+        devnull = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(devnull, sys.stdout.fileno())
+        os.close(devnull)

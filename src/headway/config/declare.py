@@ -94,11 +94,11 @@ class Section:
     section: ClassVar[str]
 
     def __post_init__(self) -> None:
-        """Raise ConfigError for the first value that is not allowed."""
+        """Bring each value into its declared type; ConfigError for the first that isn't allowed."""
         for declared in settings_of(type(self)):
             value = getattr(self, declared.name)
             try:
-                accept(declared.rule, value)
+                object.__setattr__(self, declared.name, accept(declared.rule, value))
             except ValueError as error:
                 shown = "" if declared.secret else f" = {value!r}"
                 raise ConfigError(f"{declared.key}{shown}: {error}") from None

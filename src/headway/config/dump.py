@@ -31,7 +31,7 @@ def _section_lines(loaded: Loaded, name: str) -> Iterator[str]:
         source = "" if origin.kind == "default" else f"  # {_one_line(str(origin))}"
         if setting.secret and value:
             yield f"# {setting.name} = {HIDDEN}{source}"
-        elif value is None:
+        elif value is None and setting.default is None:
             yield f"# {setting.name} is unset{source}"
         else:
             yield f"{setting.name} = {_toml(value)}{source}"
@@ -43,5 +43,7 @@ def _one_line(text: str) -> str:
 
 
 def _toml(value: object) -> str:
-    """JSON writes the values of the kinds that settings have as TOML does, but for DEL."""
+    """JSON writes the values of the kinds that settings have as TOML does, but for two."""
+    if value is None:
+        return '"none"'
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -106,11 +106,14 @@ class SchedulerSettings(Section):
     request_timeout_s: float | None = setting(
         None, "a request that has taken this long ends; unset: never", above=0
     )
-    max_queue_requests: int = setting(
-        1024, "waiting requests at most; more are refused with Retry-After", at_least=1
+    max_queue_requests: int | None = setting(
+        1024,
+        "sequences that may wait beyond those that free slots can take; more are refused with "
+        "Retry-After; unset: any number",
+        at_least=0,
     )
     max_queue_tokens: int | None = setting(
-        None, "prompt tokens of waiting requests at most; unset: any number", at_least=1
+        None, "prompt tokens that may wait; unset: any number", at_least=1
     )
 
     def __post_init__(self) -> None:
@@ -196,7 +199,9 @@ class ServerSettings(Section):
         60.0, "a stream that its client has not read for this long is cancelled", above=0
     )
     max_buffered_events: int = setting(
-        1024, "events that wait for a slow reader at most; the stream is cancelled then", at_least=1
+        1024,
+        "events of a sequence that wait for a slow reader at most; the stream is cancelled then",
+        at_least=1,
     )
     drain_timeout_s: float = setting(
         30.0, "time that running requests have to finish when the server stops", at_least=0

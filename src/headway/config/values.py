@@ -29,10 +29,12 @@ class Rule:
 def accept(rule: Rule, value: object) -> object:
     """Check a typed value, as from TOML or Python, and return it in the declared type.
 
+    The text ``none`` unsets an optional one, since TOML has no other word for that.
+
     Raises:
         ValueError: says what is allowed instead.
     """
-    if value is None and rule.optional:
+    if rule.optional and (value is None or _is_none(value)):
         return None
     if rule.kind is tuple:
         return _accept_texts(rule, value)
@@ -50,15 +52,15 @@ def accept(rule: Rule, value: object) -> object:
 
 
 def parse(rule: Rule, text: str) -> object:
-    """Read a value from the text of a variable or flag; ``none`` unsets an optional one.
+    """Read a value from the text of a variable or flag; ``none`` unsets what can be unset.
 
     Raises:
         ValueError: says what is allowed instead.
     """
-    if rule.optional and text.strip().lower() == "none":
+    if rule.optional and _is_none(text):
         return None
     if rule.kind is tuple:
-        return accept(rule, () if text.strip().lower() == "none" else text.split(","))
+        return accept(rule, () if _is_none(text) else text.split(","))
     return accept(rule, text if rule.kind is str else _parse_scalar(rule, text.strip()))
 
 
@@ -73,6 +75,10 @@ def allowed(rule: Rule) -> str:
     else:
         words = {bool: "true or false", str: "a text that is not empty"}[rule.kind]
     return words + (", or none" if rule.optional else "")
+
+
+def _is_none(value: object) -> bool:
+    return isinstance(value, str) and value.strip().lower() == "none"
 
 
 def _accept_texts(rule: Rule, value: object) -> tuple[str, ...]:
@@ -143,7 +149,8 @@ def _number_word(rule: Rule) -> str:
 
 def _bound_words(rule: Rule) -> str:
     parts = [
-        f"{word} {bound:g}" if abs(bound) < 1e6 else f"{word} {bound:.0f}"
+        # an integer in full: as a float it would be rounded
+        f"{word} {bound}" if isinstance(bound, int) else f"{word} {bound:g}"
         for word, bound in (
             ("of at least", rule.at_least),
             ("above", rule.above),

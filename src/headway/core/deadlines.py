@@ -11,15 +11,24 @@ from headway.core.sequence import LiveRequest
 
 
 class Deadlines:
-    """A heap of deadlines; those that no longer matter are dropped when they surface."""
+    """A heap of deadlines; those that no longer matter are dropped when they surface.
+
+    Guards: dead entries, which keep ended requests in memory, never outnumber the live requests
+    by more than ``_SLACK``.
+    """
+
+    _SLACK = 64
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, ExpireReason, LiveRequest]] = []
         self._num_pushed = 0
 
-    def watch(self, live: LiveRequest) -> None:
-        """Remember the deadlines of a request that was just admitted."""
+    def watch(self, live: LiveRequest, num_live: int) -> None:
+        """Remember the deadlines of a request that was just admitted, one of ``num_live``."""
         request = live.request
+        if len(self._heap) > 3 * num_live + self._SLACK:
+            self._heap = [entry for entry in self._heap if _matters(entry)]
+            heapq.heapify(self._heap)
         if request.queue_timeout_s is not None:
             self._push(live, request.queue_timeout_s, ExpireReason.QUEUE_TIMEOUT)
         if request.request_timeout_s is not None:

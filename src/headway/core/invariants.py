@@ -30,7 +30,8 @@ def check(scheduler: Scheduler) -> None:
     _nobody_was_passed(scheduler)
     for live in scheduler.work.requests.values():
         for sequence in live.sequences:
-            _counters_are_ordered(scheduler, sequence)
+            if sequence.is_live:  # what ended may still be in flight, and is ignored then
+                _counters_are_ordered(scheduler, sequence)
 
 
 def _require(condition: bool, message: str, live: LiveRequest | None = None) -> None:
@@ -68,7 +69,9 @@ def _each_sequence_is_in_one_place(scheduler: Scheduler) -> None:
     work = scheduler.work
     num_placed = 0
     for live in work.requests.values():
-        _require(live.is_live and live.has_live_sequences, "2: an ended request is kept", live)
+        num_live = sum(sequence.is_live for sequence in live.sequences)
+        _require(live.is_live and num_live > 0, "2: an ended request is kept", live)
+        _require(live.num_live_sequences == num_live, "2: live sequences are miscounted", live)
         for sequence in live.sequences:
             is_running = work.running.get(sequence.sequence_id) is sequence
             is_waiting = sequence in work.waiting
@@ -91,7 +94,9 @@ def _requests_are_conserved(scheduler: Scheduler) -> None:
     )
     waiting = [r for r in scheduler.work.requests.values() if r.state is State.WAITING]
     _require(seen.num_waiting == len(waiting), "3: the count of waiting requests is off")
-    num_tokens = sum(len(r.request.prompt_token_ids) for r in waiting)
+    fresh = [s for s in scheduler.work.waiting if s.state is State.WAITING]
+    _require(seen.num_waiting_sequences == len(fresh), "3: waiting sequences are miscounted")
+    num_tokens = sum(s.num_prompt_tokens for s in fresh)
     _require(seen.num_waiting_tokens == num_tokens, "3: the count of waiting tokens is off")
     num_preempted = sum(s.state is State.PREEMPTED for s in scheduler.work.waiting)
     _require(seen.num_preempted == num_preempted, "3: the count of preempted sequences is off")

@@ -20,7 +20,8 @@ class SchedulerLimits:
         max_num_batched_tokens: token budget of a step.
         max_prefill_chunk_tokens: the longest slice of a step; None leaves it to the budget.
         enable_chunked_prefill: without it a prompt is computed in one step, or not yet.
-        max_queue_requests: requests that may wait beyond those that free slots could take.
+        max_queue_requests: sequences that may wait beyond those that free slots could take; while
+            the first of them waits for blocks, free slots count for nothing.
         max_queue_tokens: prompt tokens that may wait; one request may always wait.
         watermark_blocks: blocks kept free when admitting, so that running work can grow.
         max_plans_in_flight: plans made before the result of the first is known; 1 or 2.

@@ -90,6 +90,7 @@ class Scheduler:
         self._events: list[ev.Event] = []  # of the call that is being served
         self._next_sequence_id = 0
         self._num_waiting_requests = 0
+        self._num_waiting_sequences = 0
         self._num_waiting_tokens = 0
         self._num_preempted = 0
 
@@ -106,8 +107,9 @@ class Scheduler:
         self._next_sequence_id += request.n
         self.work.requests[request.request_id] = live
         self._num_waiting_requests += 1
-        self._num_waiting_tokens += len(request.prompt_token_ids)
-        self._deadlines.watch(live)
+        self._num_waiting_sequences += request.n
+        self._num_waiting_tokens += request.n * len(request.prompt_token_ids)
+        self._deadlines.watch(live, len(self.work.requests))
         for sequence in live.sequences:
             self.work.waiting.push(sequence)
         return ev.Admitted(request.request_id, tuple(s.sequence_id for s in live.sequences))
@@ -123,9 +125,19 @@ class Scheduler:
         return self._take_events()
 
     def stop(self, request_id: RequestId, index: int, now: float) -> tuple[ev.Event, ...]:
-        """End one sequence well: the text layer found a stop string in it."""
+        """End one sequence well: the text layer found a stop string in it.
+
+        Ended requests and sequences are ignored.
+
+        Raises:
+            InvariantError: the request never had such a sequence.
+        """
         live = self.work.requests.get(request_id)
-        if live is not None and live.sequences[index].is_live:
+        if live is None:
+            return ()
+        if not 0 <= index < len(live.sequences):
+            raise InvariantError(f"request {request_id} has no sequence {index}")
+        if live.sequences[index].is_live:
             self._finish_sequence(live.sequences[index], ev.FinishReason.STOP, None, now)
         return self._take_events()
 
@@ -166,6 +178,7 @@ class Scheduler:
         counters = self.counters
         return Statistics(
             num_waiting=self._num_waiting_requests,
+            num_waiting_sequences=self._num_waiting_sequences,
             num_preempted=self._num_preempted,
             num_running=len(self.work.running),
             num_waiting_tokens=self._num_waiting_tokens,
@@ -204,30 +217,32 @@ class Scheduler:
         return self.limits.refusal(request) or self._queue_refusal(request, now)
 
     def _queue_refusal(self, request: Request, now: float) -> ev.Rejected | None:
-        limits = self.limits
-        num_free_slots = max(limits.max_num_seqs - len(self.work.running), 0)
-        num_excess = self._num_waiting_requests - num_free_slots
-        if limits.max_queue_requests is not None and num_excess >= limits.max_queue_requests:
-            message = (
-                f"The queue is full: {self._num_waiting_requests} requests wait, and "
-                f"{limits.max_queue_requests} may."
-            )
+        limits, num_waiting = self.limits, self._num_waiting_sequences
+        most = limits.max_queue_requests
+        if most is not None and num_waiting >= most + self._num_startable():
+            message = f"The queue is full: {num_waiting} requests wait, and {most} may."
             return self._queue_full(request, message, now)
-        num_tokens = self._num_waiting_tokens + len(request.prompt_token_ids)
-        if (
-            limits.max_queue_tokens is not None
-            and self._num_waiting_requests > 0
-            and num_tokens > limits.max_queue_tokens
-        ):
+        num_tokens = self._num_waiting_tokens + request.n * len(request.prompt_token_ids)
+        most = limits.max_queue_tokens
+        if most is not None and num_waiting > 0 and num_tokens > most:
             message = (
-                f"The queue is full: it would hold {num_tokens} prompt tokens, and "
-                f"{limits.max_queue_tokens} may wait."
+                f"The queue is full: it would hold {num_tokens} prompt tokens, and {most} may wait."
             )
             return self._queue_full(request, message, now)
         return None
 
+    def _num_startable(self) -> int:
+        """Return how many waiting sequences only wait for the next step.
+
+        Those are the free slots, or none while the head of the queue waits for blocks.
+        """
+        head = self.work.waiting.peek()
+        if head is not None and not self._has_room(self._num_owed() + self._num_whole(head)):
+            return 0
+        return max(self.limits.max_num_seqs - len(self.work.running), 0)
+
     def _queue_full(self, request: Request, message: str, now: float) -> ev.Rejected:
-        retry_after_s = self._drain_rate.retry_after_s(self._num_waiting_requests, now)
+        retry_after_s = self._drain_rate.retry_after_s(self._num_waiting_sequences, now)
         return ev.Rejected(request.request_id, ev.RejectReason.QUEUE_FULL, message, retry_after_s)
 
     # ---------------------------------------------------------------- planning
@@ -296,14 +311,12 @@ class Scheduler:
         """
         if draft.has_preempted or not self.work.waiting:
             return
-        num_owed = sum(
-            self._num_missing_blocks(s, s.num_known_positions) for s in self.work.running.values()
-        )
+        num_owed = self._num_owed()
         while draft.budget > 0 and len(self.work.running) < self.limits.max_num_seqs:
             sequence = self.work.waiting.peek()
             if sequence is None:
                 return
-            num_needed = self.pool.blocks_for(sequence.num_known_positions)
+            num_needed = self._num_whole(sequence)
             count = self._slice_length(draft, sequence)
             if count == 0 or not self._has_room(num_owed + num_needed):
                 return
@@ -311,6 +324,15 @@ class Scheduler:
             sequence.block_ids = self.pool.allocate(self.pool.blocks_for(count))
             num_owed += num_needed - len(sequence.block_ids)
             draft.add(sequence, count)
+
+    def _num_owed(self) -> int:
+        """Return the blocks that running sequences lack for the tokens they have."""
+        running = self.work.running.values()
+        return sum(self._num_missing_blocks(s, s.num_known_positions) for s in running)
+
+    def _num_whole(self, sequence: Sequence) -> int:
+        """Return the blocks of all tokens that a sequence has."""
+        return self.pool.blocks_for(sequence.num_known_positions)
 
     def _has_room(self, num_blocks: int) -> bool:
         """Whether that many blocks are free, the whole sequence and what others lack included.
@@ -333,8 +355,9 @@ class Scheduler:
             self._events.append(ev.Resumed(request_id, sequence.index))
             return
         if live.state is State.WAITING:
-            self._leave_queue(live)
+            self._num_waiting_requests -= 1
             live.move(Move.START, now)
+        self._leave_queue(sequence)
         sequence.move(Move.START, now)
         queued_s = now - live.submitted_at
         self._events.append(ev.Started(request_id, sequence.index, queued_s))
@@ -440,7 +463,7 @@ class Scheduler:
         request_id = live.request.request_id
         self._end_sequence(sequence, Move.FINISH, now)
         self._events.append(ev.SequenceFinished(request_id, sequence.index, reason, stop_token_id))
-        if not live.has_live_sequences:
+        if live.num_live_sequences == 0:
             self._end_request(live, Move.FINISH, ev.Finished(request_id), now)
 
     def _end_request(self, live: LiveRequest, move: Move, event: ev.Event, now: float) -> None:
@@ -448,8 +471,7 @@ class Scheduler:
         for sequence in live.sequences:
             if sequence.is_live:
                 self._end_sequence(sequence, move, now)
-        if live.state is State.WAITING:
-            self._leave_queue(live)
+        self._num_waiting_requests -= live.state is State.WAITING
         live.move(move, now)
         del self.work.requests[live.request.request_id]
         self._count_ending(move)
@@ -462,7 +484,10 @@ class Scheduler:
             del self.work.running[sequence.sequence_id]
         else:
             self.work.waiting.remove(sequence)
-            self._num_preempted -= sequence.state is State.PREEMPTED
+            if sequence.state is State.PREEMPTED:
+                self._num_preempted -= 1
+            else:
+                self._leave_queue(sequence)
         self.pool.release(sequence.forget_kv())
         if sequence.is_introduced:
             self._released.append(sequence.sequence_id)
@@ -479,9 +504,9 @@ class Scheduler:
             case Move.EXPIRE:
                 self.counters.expired += 1
 
-    def _leave_queue(self, live: LiveRequest) -> None:
-        self._num_waiting_requests -= 1
-        self._num_waiting_tokens -= len(live.request.prompt_token_ids)
+    def _leave_queue(self, sequence: Sequence) -> None:
+        self._num_waiting_sequences -= 1
+        self._num_waiting_tokens -= sequence.num_prompt_tokens
 
     def _take_events(self) -> tuple[ev.Event, ...]:
         events, self._events = tuple(self._events), []

@@ -10,7 +10,7 @@ from headway.core.request import Request
 class LiveRequest:
     """A request between its admission and its terminal event."""
 
-    __slots__ = ("request", "sequences", "state", "story", "submitted_at")
+    __slots__ = ("num_live_sequences", "request", "sequences", "state", "story", "submitted_at")
 
     def __init__(self, request: Request, first_id: int, now: float) -> None:
         self.request = request
@@ -21,6 +21,7 @@ class LiveRequest:
         self.sequences = tuple(
             Sequence(self, SequenceId(first_id + index), index) for index in range(request.n)
         )
+        self.num_live_sequences = request.n
 
     def move(self, move: Move, now: float) -> None:
         """Follow the transition table."""
@@ -31,11 +32,6 @@ class LiveRequest:
     def is_live(self) -> bool:
         """Whether no terminal event was sent."""
         return self.state in LIVE
-
-    @property
-    def has_live_sequences(self) -> bool:
-        """Whether some sequence still has work to do."""
-        return any(sequence.is_live for sequence in self.sequences)
 
 
 class Sequence:
@@ -120,6 +116,7 @@ class Sequence:
     def move(self, move: Move, now: float) -> None:
         """Follow the transition table and write the request's story."""
         self.state = after(self.state, move)
+        self.parent.num_live_sequences -= not self.is_live
         self.parent.story.append((now, self.index, move))
 
     def forget_kv(self) -> list[int]:

@@ -31,7 +31,7 @@ EngineState = Literal["starting", "running", "draining", "stopped", "failed"]
 _IDLE_WAIT_S = 1.0
 
 #: this many steps in a row that fail as a whole mean that the executor is broken
-_MAX_FAILED_STEPS = 3
+MAX_FAILED_STEPS = 8
 
 _STATUS = {RejectReason.QUEUE_FULL: 503}
 
@@ -76,6 +76,7 @@ class AsyncEngine:
         self._streams: dict[RequestId, RequestStream] = {}
         self._answers: dict[RequestId, asyncio.Future[Admitted | Rejected]] = {}
         self._all_ended = asyncio.Event()
+        self._is_over = asyncio.Event()
         # the engine thread's
         self._outbox: list[Event] = []
         self._num_failed_steps = 0
@@ -99,9 +100,12 @@ class AsyncEngine:
         """
         self._require_running()
         request_id = request.request_id
-        stream = RequestStream(
-            request_id, self._max_buffered_events, self._ask_cancel, self._ask_stop
-        )
+        if request_id in self._streams:
+            raise RequestError(
+                f"A request with id {request_id} is live.", code=RejectReason.DUPLICATE.value
+            )
+        max_events = self._max_buffered_events * request.n
+        stream = RequestStream(request_id, max_events, self._ask_cancel, self._ask_stop)
         answer: asyncio.Future[Admitted | Rejected] = asyncio.get_running_loop().create_future()
         self._streams[request_id] = stream
         self._answers[request_id] = answer
@@ -127,13 +131,17 @@ class AsyncEngine:
 
         Returns how many were cancelled.
         """
+        if self._state == "starting":
+            self._state = "stopped"
+            self._engine.close()
+            return 0
         self.begin_drain()
         await self._wait_until_all_ended(drain_s)
         cut_off = list(self._streams.values())
         for stream in cut_off:
             stream.cancel("server_shutdown")
         self._ask(self._shut_down)
-        await asyncio.to_thread(self._thread.join)
+        await self._is_over.wait()
         self._engine.close()
         return len(cut_off)
 
@@ -154,13 +162,13 @@ class AsyncEngine:
             raise EngineStoppedError(f"the engine is {self._state}")
 
     async def _wait_until_all_ended(self, timeout_s: float) -> None:
-        if not self._streams:
+        if not self._streams or timeout_s <= 0:
             return
         self._all_ended.clear()
         try:
             await asyncio.wait_for(self._all_ended.wait(), timeout_s)
         except TimeoutError:
-            _log.warning("%d requests outlived the drain of %g s", len(self._streams), timeout_s)
+            _log.info("%d requests outlived the drain of %g s", len(self._streams), timeout_s)
 
     def _ask_cancel(self, request_id: RequestId, reason: str) -> None:
         self._ask(lambda: self._outbox.extend(self._engine.cancel(request_id, reason)))
@@ -198,6 +206,7 @@ class AsyncEngine:
             if not answer.done():
                 answer.set_exception(EngineStoppedError(message))
         self._deliver([Failed(request_id, message) for request_id in self._streams])
+        self._is_over.set()
 
     # ---------------------------------------------------------------- engine thread's side
 
@@ -210,8 +219,9 @@ class AsyncEngine:
             _log.exception("the engine has failed")
             self._error = message = f"{type(error).__name__}: {error}"
             self._state = "failed"
-        self._flush()
-        self._call_loop(partial(self._end_all, message))
+        finally:
+            self._flush()
+            self._call_loop(partial(self._end_all, message))
 
     def _turn(self) -> None:
         self._heartbeat = self._engine.clock.now()
@@ -225,8 +235,8 @@ class AsyncEngine:
             self._wait(outcome.wake_at)
             return
         self._num_failed_steps = self._num_failed_steps + 1 if outcome.error else 0
-        if self._num_failed_steps >= _MAX_FAILED_STEPS:
-            raise EngineStoppedError(f"{_MAX_FAILED_STEPS} steps in a row failed: {outcome.error}")
+        if self._num_failed_steps >= MAX_FAILED_STEPS:
+            raise EngineStoppedError(f"{MAX_FAILED_STEPS} steps in a row failed: {outcome.error}")
 
     def _is_on(self) -> bool:
         return self._state in ("running", "draining")

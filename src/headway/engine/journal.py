@@ -6,7 +6,9 @@ those of the traffic: prompts are in it as token ids, so treat it like the promp
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -16,29 +18,40 @@ from headway.core.scheduler import Scheduler
 from headway.engine import records
 from headway.errors import JournalError
 
+_log = logging.getLogger(__name__)
+
 
 class Journal:
-    """Writes records to a binary stream as they happen."""
+    """Writes records to a binary stream as they happen.
+
+    Recording never harms serving: if writing fails, that is logged once and recording ends.
+    """
 
     def __init__(self, stream: BinaryIO, scheduler: Scheduler) -> None:
-        self._stream = stream
-        self._write(
-            records.Header(
-                records.FORMAT_VERSION, scheduler.limits, type(scheduler.policy).__name__
-            )
-        )
+        self._stream: BinaryIO | None = stream
+        policy = type(scheduler.policy).__name__
+        self._write(records.Header(records.FORMAT_VERSION, scheduler.limits, policy))
 
     @classmethod
-    def create(cls, path: Path, scheduler: Scheduler) -> Journal:
-        """Start a new file.
+    def open(cls, path: Path, scheduler: Scheduler) -> Journal:
+        """Begin a new section at the end of a file; make the file if there is none.
+
+        Each start of an engine adds a section of its own. The last line of a section that a crash
+        has torn is dropped. Only the owner can read a new file, since prompts are in it.
 
         Raises:
-            JournalError: the file exists already or can't be written.
+            JournalError: the file can't be written, or it exists and is no journal.
         """
         try:
-            stream = path.open("xb")
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             raise JournalError(f"can't write the journal {path}: {error.strerror}") from error
+        stream = os.fdopen(descriptor, "r+b")
+        try:
+            _go_to_end(stream, path)
+        except BaseException:
+            stream.close()
+            raise
         return cls(stream, scheduler)
 
     def submitted(self, request: Request, now: float) -> None:
@@ -63,14 +76,41 @@ class Journal:
 
     def flush(self) -> None:
         """Hand what was written to the operating system."""
-        self._stream.flush()
+        if self._stream is not None:
+            self._try(self._stream.flush)
 
     def close(self) -> None:
-        """Flush and close."""
-        self._stream.close()
+        """Flush and close. Idempotent."""
+        if self._stream is not None:
+            self._try(self._stream.close)
+            self._stream = None
 
     def _write(self, record: records.Record) -> None:
-        self._stream.write(records.encode(record))
+        if self._stream is not None:
+            stream = self._stream
+            self._try(lambda: stream.write(records.encode(record)))
+
+    def _try(self, action: Callable[[], object]) -> None:
+        try:
+            action()
+        except (OSError, ValueError) as error:  # a full disk; text that is no Unicode
+            self._stream = None
+            _log.error("the journal ends here, since it can't be written: %s", error)
+
+
+def _go_to_end(stream: BinaryIO, path: Path) -> None:
+    """Stand behind the last whole line of a journal."""
+    if stream.seek(0, os.SEEK_END) == 0:
+        return
+    stream.seek(0)
+    _check_header(records.decode(stream.readline(), 1).record, path)
+    stream.seek(0)
+    end = 0
+    for line in stream:
+        if line.endswith(b"\n"):
+            end += len(line)
+    stream.seek(end)
+    stream.truncate()
 
 
 def read_journal(path: Path) -> Iterator[records.Line]:

@@ -8,11 +8,13 @@ from typing import Any
 
 import msgspec
 
-from headway.core.limits import SchedulerLimits
 from headway.core.policy import FirstComeFirstServed, Policy
 from headway.core.scheduler import Scheduler
 from headway.engine import records
-from headway.errors import HeadwayError, JournalError
+from headway.errors import InvariantError, JournalError
+
+#: stimuli between two checks of all invariants
+CHECK_EVERY = 1000
 
 _POLICIES: dict[str, type[Policy]] = {"FirstComeFirstServed": FirstComeFirstServed}
 
@@ -37,54 +39,74 @@ class ReplayReport:
 
 
 def replay(lines: Iterable[records.Line]) -> ReplayReport:
-    """Replay a journal, checking the scheduler's invariants after each stimulus.
+    """Replay a journal, section by section, each with a fresh scheduler.
+
+    Invariants are checked every ``CHECK_EVERY`` stimuli and at the end, since a check takes time
+    in proportion to the pool.
 
     Raises:
         JournalError: the journal names settings or a policy that can't be rebuilt.
     """
-    entries = iter(lines)
-    first = next(entries, None)
-    if first is None or not isinstance(first.record, records.Header):
-        raise JournalError("the journal does not begin with a header")
-    scheduler = _rebuild(first.record.limits, first.record.policy)
-    num_stimuli = num_plans = 0
-    for line in entries:
+    scheduler: Scheduler | None = None
+    num_stimuli = num_plans = number = 0
+    for line in lines:
+        number = line.number
+        if isinstance(line.record, records.Header):
+            scheduler = _rebuild(line.record)
+            continue
+        if scheduler is None:
+            break
         num_stimuli += 1
-        num_plans += isinstance(line.record, records.Schedule)
         difference = _feed(scheduler, line)
+        if difference is None and num_stimuli % CHECK_EVERY == 0:
+            difference = _check(scheduler, number)
         if difference is not None:
             return ReplayReport(num_stimuli, num_plans, difference)
-    return ReplayReport(num_stimuli, num_plans, None)
+        num_plans += _has_plan(line.record)
+    if scheduler is None:
+        raise JournalError("the journal does not begin with a header")
+    return ReplayReport(num_stimuli, num_plans, _check(scheduler, number))
 
 
-def _rebuild(limits: SchedulerLimits, policy: str) -> Scheduler:
-    if policy not in _POLICIES:
-        raise JournalError(f"the journal names an unknown policy: {policy}")
-    return Scheduler(limits, _POLICIES[policy]())
+def _has_plan(record: records.Record) -> bool:
+    return isinstance(record, records.Schedule) and record.plan.get("kind") == "plan"
+
+
+def _check(scheduler: Scheduler, number: int) -> Difference | None:
+    try:
+        scheduler.check()
+    except InvariantError as error:
+        return Difference(number, "an invariant does not hold", None, str(error))
+    return None
+
+
+def _rebuild(header: records.Header) -> Scheduler:
+    if header.policy not in _POLICIES:
+        raise JournalError(f"the journal names an unknown policy: {header.policy}")
+    return Scheduler(header.limits, _POLICIES[header.policy]())
 
 
 def _feed(scheduler: Scheduler, line: records.Line) -> Difference | None:
     """Give one stimulus to the scheduler; only plans are compared."""
-    record = line.record
     try:
-        match record:
-            case records.Submit():
-                scheduler.submit(record.request, record.now)
-            case records.Cancel():
-                scheduler.cancel(record.request_id, record.now, record.reason)
-            case records.Stop():
-                scheduler.stop(record.request_id, record.index, record.now)
-            case records.Apply():
-                scheduler.apply(record.result, record.now)
-            case records.Schedule():
-                return _compare(scheduler, record, line.number)
-            case records.Header():
-                raise JournalError(f"journal line {line.number} is a second header")
-        scheduler.check()
-    except HeadwayError as error:
-        if isinstance(error, JournalError):
-            raise
+        return _move(scheduler, line)
+    except InvariantError as error:
         return Difference(line.number, "the scheduler raised", None, str(error))
+
+
+def _move(scheduler: Scheduler, line: records.Line) -> Difference | None:
+    record = line.record
+    match record:
+        case records.Submit():
+            scheduler.submit(record.request, record.now)
+        case records.Cancel():
+            scheduler.cancel(record.request_id, record.now, record.reason)
+        case records.Stop():
+            scheduler.stop(record.request_id, record.index, record.now)
+        case records.Apply():
+            scheduler.apply(record.result, record.now)
+        case records.Schedule():
+            return _compare(scheduler, record, line.number)
     return None
 
 

@@ -6,8 +6,11 @@ import asyncio
 from collections.abc import Callable
 from types import TracebackType
 
-from headway.core.events import TERMINAL, Admitted, Event
+from headway.core.events import TERMINAL, Admitted, Cancelled, Event
 from headway.core.plan import RequestId
+
+#: how many times ``max_events`` a reader that waits may find at once
+BURST = 16
 
 
 class RequestStream:
@@ -16,8 +19,9 @@ class RequestStream:
     Each ``async for`` turn yields everything that came since the last one; iteration ends after
     the batch with the terminal event. While the reader is busy elsewhere, at most ``max_events``
     are kept for it: one that falls further behind loses the request, so that it can hold neither
-    memory nor KV blocks. A reader that stands here waiting is never too slow, however much comes
-    at once. Used from the event loop only.
+    memory nor KV blocks. A reader that stands here waiting may find more, since the event loop
+    itself may have been late, but never more than ``BURST`` times as many. Used from the event
+    loop only.
     """
 
     def __init__(
@@ -33,8 +37,9 @@ class RequestStream:
         self._stop = stop
         self._buffer: list[Event] = []
         self._ready = asyncio.Event()
-        self._is_reader_here = False
+        self._is_reader_here = True  # until it has read once, it can't be late
         self._is_cancelled = False
+        self._has_lost_events = False
         self._has_ended = False  # the terminal event is in the buffer, or was read
         self._is_exhausted = False  # the terminal event was read
 
@@ -75,14 +80,22 @@ class RequestStream:
         if self._has_ended or isinstance(event, Admitted):
             return
         self._has_ended = isinstance(event, TERMINAL)
-        if self._is_full() and not self._has_ended:
-            self.cancel("client_too_slow")  # what it has not read stays; this event is dropped
-            return
-        self._buffer.append(event)
+        if self._has_ended:
+            # a request that ends by itself before the cancellation is served has a gap all the same
+            self._buffer.append(self._too_slow() if self._has_lost_events else event)
+        elif self._has_lost_events or self._is_full():
+            self._has_lost_events = True
+            self.cancel("client_too_slow")
+        else:
+            self._buffer.append(event)
         self._ready.set()
 
+    def _too_slow(self) -> Cancelled:
+        return Cancelled(self.request_id, "client_too_slow")
+
     def _is_full(self) -> bool:
-        return len(self._buffer) >= self._max_events and not self._is_reader_here
+        most = self._max_events * (BURST if self._is_reader_here else 1)
+        return len(self._buffer) >= most
 
     async def __aenter__(self) -> RequestStream:
         return self

@@ -149,13 +149,13 @@ class SimulatedExecutor:
         new, position = sequence.new, sequence.num_outputs
         sequence.num_outputs += 1
         stops = new.sampling.stop_token_ids
-        if stops and sequence.num_outputs == sequence.output_length:
+        length = sequence.output_length
+        if stops and length is not None and sequence.num_outputs >= length:
             return stops[0]
         key = f"{new.sampling.seed}:{new.index}:{position}".encode()
         token_id = int.from_bytes(blake2b(key, digest_size=8).digest()) % self._vocab_size
-        while token_id in stops:
-            token_id = (token_id + 1) % self._vocab_size
-        return token_id
+        candidates = ((token_id + step) % self._vocab_size for step in range(self._vocab_size))
+        return next((each for each in candidates if each not in stops), token_id)
 
     def _get(self, sequence_id: SequenceId) -> _SimulatedSequence:
         try:

@@ -3,23 +3,9 @@
 from __future__ import annotations
 
 from headway.core.events import Cancelled, Event, Expired, ExpireReason, Failed, Rejected
-from headway.errors import HeadwayError
+from headway.errors import GenerationError
 
-
-class GenerationError(HeadwayError):
-    """An admitted request ended without a result.
-
-    Attributes:
-        code: a stable, machine-readable code (``engine_error``, ``queue_timeout``, …).
-        status: the HTTP status that carries it, if no part of the answer was sent yet.
-        retry: whether the same request may well succeed when it is sent again.
-    """
-
-    def __init__(self, message: str, *, code: str, status: int, retry: bool) -> None:
-        super().__init__(message)
-        self.code = code
-        self.status = status
-        self.retry = retry
+__all__ = ["GenerationError", "error_of", "unfinished"]
 
 
 def _failed(event: Failed) -> GenerationError:
@@ -55,3 +41,9 @@ def error_of(event: Event) -> GenerationError | None:
             return GenerationError(event.message, code=event.reason.value, status=503, retry=True)
         case _:
             return None
+
+
+def unfinished(num_sequences: int) -> GenerationError:
+    """Return what it means that a request finished and so many of its sequences did not."""
+    message = f"The engine lost the end of {num_sequences} sequence(s)."
+    return GenerationError(message, code="engine_error", status=500, retry=False)

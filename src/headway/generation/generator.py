@@ -13,6 +13,7 @@ from headway.core.plan import RequestId
 from headway.core.request import Request
 from headway.core.sampling import SamplingParams
 from headway.errors import RequestError
+from headway.generation.messages import check_messages
 from headway.generation.params import (
     GenerationParams,
     check_token_ids,
@@ -94,7 +95,7 @@ class Generator:
 
     async def encode_chat(
         self,
-        messages: Sequence[dict[str, Any]],
+        messages: Sequence[Mapping[str, Any]],
         *,
         add_generation_prompt: bool = True,
         continue_final_message: bool = False,
@@ -104,8 +105,10 @@ class Generator:
         """Render a conversation and tokenise it; templates write special tokens themselves.
 
         Raises:
-            RequestError: the template refuses the conversation, or the result is too long.
+            RequestError: ``messages`` is no list of messages, the template refuses the
+                conversation, or the result is too long.
         """
+        check_messages(messages)
         text = await asyncio.to_thread(
             self._template.render,
             messages,

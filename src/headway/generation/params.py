@@ -5,14 +5,14 @@ None means that the client is silent: the model's own defaults apply, then OpenA
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from math import isfinite
 from typing import Any, NoReturn
 
 from headway.errors import ConfigError, RequestError
 
-MAX_N = 16384
+MAX_N = 128
 MAX_LOGPROBS = 20
 MAX_STOP_STRINGS = 4
 MAX_STOP_CHARACTERS = 4096
@@ -26,10 +26,10 @@ class GenerationParams:
     """User-level parameters of one generation.
 
     Attributes:
-        n: sequences per prompt.
+        n: sequences per prompt, of which all count for batch and queue.
         max_tokens: output tokens at most, per sequence; 0 scores the prompt only.
         min_tokens: neither stop strings nor stop tokens end a sequence before so many.
-        stop: strings that end a sequence; not part of the text unless
+        stop: the string, or strings, that end a sequence; not part of the text unless
             ``include_stop_str_in_output``, which also shows the text of a stop token.
         stop_token_ids: token ids that end a sequence, beside the model's own.
         ignore_eos: the model's own end-of-sequence ids do not end a sequence.
@@ -51,13 +51,18 @@ class GenerationParams:
     frequency_penalty: float = 0.0
     logit_bias: Mapping[int, float] = field(default_factory=dict)
     seed: int | None = None
-    stop: tuple[str, ...] = ()
+    stop: str | Sequence[str] = ()
     include_stop_str_in_output: bool = False
-    stop_token_ids: tuple[int, ...] = ()
+    stop_token_ids: Sequence[int] = ()
     ignore_eos: bool = False
     logprobs: int | None = None
     prompt_logprobs: int | None = None
     skip_special_tokens: bool = True
+
+    @property
+    def stop_strings(self) -> tuple[str, ...]:
+        """All of ``stop``, also where that is a single string."""
+        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,17 +81,84 @@ def refuse(param: str, message: str) -> NoReturn:
     raise RequestError(f"Invalid '{param}': {message}", param=param, code="invalid_value")
 
 
+def is_integer(value: object) -> bool:
+    """Whether a value is a whole number of Python's own; True and False are none."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, float) or is_integer(value)
+
+
+def _is_list(value: object, kind: type) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(each, kind) for each in value)
+
+
 def _check_range(param: str, value: float, low: float, high: float, shown: str) -> None:
-    if not (isfinite(value) and low <= value <= high):
+    if not low <= value <= high:  # NaN is in no range
         refuse(param, f"must be in {shown}.")
 
 
 def check_token_ids(param: str, ids: Iterable[int], vocab_size: int) -> None:
-    """Refuse the first id that the vocabulary does not have."""
+    """Refuse the first id that is no integer, or that the vocabulary does not have."""
     for token_id in ids:
+        if not is_integer(token_id):
+            refuse(param, f"token ids must be integers, which {_shown(token_id)} is not.")
         if not 0 <= token_id < vocab_size:
-            shown = str(token_id)[:24]
+            shown = _shown(token_id)
             refuse(param, f"token id {shown} is not in the vocabulary, 0 to {vocab_size - 1}.")
+
+
+def _shown(value: object) -> str:
+    # an integer of thousands of digits has no decimal text
+    text = hex(value) if isinstance(value, int) and abs(value) >= INT64 else repr(value)
+    return text[:24]
+
+
+# -------------------------------------------------------------------- types
+
+_INTEGERS = ("n", "max_tokens", "min_tokens", "top_k", "seed", "logprobs", "prompt_logprobs")
+_NUMBERS = (
+    "temperature",
+    "top_p",
+    "min_p",
+    "repetition_penalty",
+    "presence_penalty",
+    "frequency_penalty",
+)
+_SWITCHES = ("include_stop_str_in_output", "ignore_eos", "skip_special_tokens")
+_MAY_BE_NONE = frozenset(each.name for each in fields(GenerationParams) if each.default is None)
+
+
+def _check_types(p: GenerationParams) -> None:
+    """Python checks no annotation, and what is wrong here would break the engine far away."""
+    for param in _INTEGERS:
+        _check_type(p, param, is_integer, "an integer")
+    for param in _NUMBERS:
+        _check_type(p, param, _is_number, "a number")
+    for param in _SWITCHES:
+        _check_type(p, param, lambda value: isinstance(value, bool), "True or False")
+    if not isinstance(p.stop, str) and not _is_list(p.stop, str):
+        refuse("stop", "must be a string, or a list or tuple of strings.")
+    if not _is_list(p.stop_token_ids, object):
+        refuse("stop_token_ids", "must be a list or tuple of integers.")
+    if not isinstance(p.logit_bias, Mapping):
+        refuse("logit_bias", "must be a mapping from token ids to numbers.")
+    if not all(map(_is_number, p.logit_bias.values())):
+        refuse("logit_bias", "its values must be numbers.")
+
+
+def _check_type(
+    p: GenerationParams, param: str, is_right: Callable[[object], bool], what: str
+) -> None:
+    value = getattr(p, param)
+    if value is None and param in _MAY_BE_NONE:
+        return
+    if not is_right(value):
+        refuse(param, f"must be {what}, which {_shown(value)} is not.")
+
+
+# -------------------------------------------------------------------- values
 
 
 def _check_sampling(p: GenerationParams) -> None:
@@ -106,7 +178,7 @@ def _check_penalties(p: GenerationParams) -> None:
     _check_range("presence_penalty", p.presence_penalty, -2.0, 2.0, "[-2, 2]")
     _check_range("frequency_penalty", p.frequency_penalty, -2.0, 2.0, "[-2, 2]")
     penalty = p.repetition_penalty
-    if penalty is not None and not (isfinite(penalty) and penalty > 0):
+    if penalty is not None and not 0 < penalty <= sys.float_info.max:
         refuse("repetition_penalty", "must be a finite number above 0.")
     for value in p.logit_bias.values():
         _check_range("logit_bias", value, -MAX_LOGIT_BIAS, MAX_LOGIT_BIAS, "[-100, 100]")
@@ -132,19 +204,22 @@ def _check_reports(p: GenerationParams) -> None:
 
 
 def _check_stop(p: GenerationParams) -> None:
-    if len(p.stop) > MAX_STOP_STRINGS:
+    if len(p.stop_strings) > MAX_STOP_STRINGS:
         refuse("stop", f"at most {MAX_STOP_STRINGS} strings.")
-    for text in p.stop:
+    for text in p.stop_strings:
         if not 1 <= len(text) <= MAX_STOP_CHARACTERS:
             refuse("stop", f"each string must have 1 to {MAX_STOP_CHARACTERS} characters.")
 
 
 def validate(params: GenerationParams, vocab_size: int) -> None:
-    """Refuse values that mean nothing or could hurt others.
+    """Refuse types and values that mean nothing or could hurt others.
 
     Raises:
         RequestError: names the parameter at fault.
     """
+    if not isinstance(params, GenerationParams):
+        refuse("params", f"must be GenerationParams, which {_shown(params)} is not.")
+    _check_types(params)
     _check_sampling(params)
     _check_penalties(params)
     _check_lengths(params)
@@ -165,10 +240,6 @@ def model_defaults(generation_config: Mapping[str, Any], vocab_size: int) -> Sam
     names = (each.name for each in fields(SamplingDefaults))
     found = {name: generation_config.get(name) for name in names}
     stated = {name: value for name, value in found.items() if value is not None}
-    for name, value in stated.items():
-        number = int if name == "top_k" else int | float
-        if isinstance(value, bool) or not isinstance(value, number):
-            raise ConfigError(f"generation config: {name} is not a number")
     try:
         validate(GenerationParams(**stated), vocab_size)
     except RequestError as error:

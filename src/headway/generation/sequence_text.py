@@ -68,7 +68,7 @@ class SequenceText:
         self._detokenizer = IncrementalDetokenizer(
             tokenizer, skip_special_tokens=params.skip_special_tokens, continuation=True
         )
-        self._stops = StopStrings(params.stop, include=params.include_stop_str_in_output)
+        self._stops = StopStrings(params.stop_strings, include=params.include_stop_str_in_output)
         self._num_characters = 0
         self._text: list[str] = []
         self._token_ids: list[int] = []

@@ -11,13 +11,11 @@ from types import TracebackType
 from headway.core.events import (
     TERMINAL,
     Event,
-    Failed,
-    FinishReason,
     PromptScored,
     SequenceFinished,
     TokenReady,
 )
-from headway.generation.errors import GenerationError, error_of
+from headway.generation.errors import GenerationError, error_of, unfinished
 from headway.generation.ports import EventSource
 from headway.generation.scores import ScoredPosition, Scorer
 from headway.generation.sequence_text import SequenceText, TextDelta
@@ -135,12 +133,11 @@ class TextStream:
 
     def _on_terminal(self, event: Event) -> None:
         self._has_ended = True
-        if isinstance(event, Failed):
-            _log.error("request %s failed: %s", event.request_id, event.message)
+        num_open = sum(not sequence.is_finished for sequence in self._sequences)
         error = error_of(event)
-        unfinished = [sequence for sequence in self._sequences if not sequence.is_finished]
-        if error is None:
-            for sequence in unfinished:
-                sequence.finish(FinishReason.LENGTH, None)
-        elif unfinished:
+        if error is None and num_open:
+            error = unfinished(num_open)
+        if error is not None and error.status == 500:
+            _log.error("request %s failed: %s", event.request_id, error)
+        if num_open:
             self._error = error

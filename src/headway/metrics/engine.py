@@ -26,6 +26,7 @@ from headway.metrics.bounded import BoundedLabel
 from headway.metrics.by_class import ClassInstruments
 from headway.metrics.gauges import StatisticsCollector
 from headway.metrics.registry import (
+    HttpInstruments,
     OwnRegistry,
     RequestInstruments,
     StepInstruments,
@@ -38,10 +39,10 @@ MAX_REASONS = 32
 
 
 class EngineMetrics:
-    """All metrics of one engine.
+    """All metrics of one engine, and of the server before it.
 
     ``on_submitted``, ``on_events`` and ``on_step`` are called in order from one thread;
-    ``render`` from any. ``now`` is in seconds on the engine's clock.
+    ``on_http_request`` and ``render`` from any. ``now`` is in seconds on the engine's clock.
     """
 
     def __init__(self, model_name: str, statistics: Callable[[], Statistics]) -> None:
@@ -50,6 +51,7 @@ class EngineMetrics:
         self._requests = RequestInstruments(self.registry)
         self._tokens = TokenInstruments(self.registry)
         self._steps = StepInstruments(self.registry)
+        self._http = HttpInstruments(self.registry)
         self.registry.register(StatisticsCollector(model_name, statistics))
         self._stories: dict[RequestId, RequestStory] = {}
         self._classes: dict[str, ClassInstruments] = {}
@@ -83,6 +85,10 @@ class EngineMetrics:
         self._steps.sequences.observe(num_sequences)
         self._steps.tokens.observe(num_tokens)
         self._steps.duration.observe(elapsed_s)
+
+    def on_http_request(self, route: str, status: int) -> None:
+        """Count an HTTP request that ended; the caller keeps the number of routes bounded."""
+        self._http.requests.labels(route, str(status)).inc()
 
     @property
     def num_live(self) -> int:

@@ -41,18 +41,8 @@ class StatisticsCollector(Collector):
             model_name=self._model_name,
             version=__version__,
         )
-        yield _gauge("headway_requests_waiting", "Requests that have not run yet.", now.num_waiting)
-        yield _gauge("headway_requests_running", "Sequences that hold a slot.", now.num_running)
-        yield _gauge(
-            "headway_sequences_preempted",
-            "Sequences that lost their blocks and wait to resume.",
-            now.num_preempted,
-        )
-        yield _gauge(
-            "headway_waiting_tokens",
-            "Prompt tokens of the waiting requests.",
-            now.num_waiting_tokens,
-        )
+        yield from _requests(now)
+        yield from _sequences(now)
         yield _blocks(now)
         yield _gauge("headway_kv_usage_ratio", "Share of the KV blocks in use.", _usage(now))
         yield CounterMetricFamily(
@@ -64,12 +54,15 @@ class StatisticsCollector(Collector):
     def _aliases(self, now: Statistics) -> Iterator[Metric]:
         model = {"model_name": self._model_name}
         yield _gauge(
-            "vllm:num_requests_running", "As headway_requests_running.", now.num_running, **model
+            "vllm:num_requests_running",
+            "As headway_sequences_running: for vLLM each of n is a request.",
+            now.num_running,
+            **model,
         )
         yield _gauge(
             "vllm:num_requests_waiting",
-            "As headway_requests_waiting, with the preempted.",
-            now.num_waiting + now.num_preempted,
+            "As headway_sequences_waiting, with the preempted.",
+            now.num_waiting_sequences + now.num_preempted,
             **model,
         )
         yield _gauge("vllm:kv_cache_usage_perc", "As headway_kv_usage_ratio.", _usage(now), **model)
@@ -81,6 +74,36 @@ class StatisticsCollector(Collector):
             num_gpu_blocks=str(now.num_blocks),
             **model,
         )
+
+
+def _requests(now: Statistics) -> Iterator[Metric]:
+    yield _gauge(
+        "headway_requests_waiting", "Requests of which no sequence has run yet.", now.num_waiting
+    )
+    yield _gauge(
+        "headway_requests_running",
+        "Live requests of which some sequence has run.",
+        now.num_running_requests,
+    )
+
+
+def _sequences(now: Statistics) -> Iterator[Metric]:
+    yield _gauge(
+        "headway_sequences_waiting",
+        "Sequences that have not run yet; a request has n of them.",
+        now.num_waiting_sequences,
+    )
+    yield _gauge("headway_sequences_running", "Sequences that hold a slot.", now.num_running)
+    yield _gauge(
+        "headway_sequences_preempted",
+        "Sequences that lost their blocks and wait to resume.",
+        now.num_preempted,
+    )
+    yield _gauge(
+        "headway_waiting_tokens",
+        "Prompt tokens of the waiting sequences.",
+        now.num_waiting_tokens,
+    )
 
 
 def _gauge(name: str, meaning: str, value: float, **labels: str) -> Metric:

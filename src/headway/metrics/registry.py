@@ -14,6 +14,7 @@ from prometheus_client.metrics_core import Metric
 
 __all__ = [
     "CONTENT_TYPE",
+    "HttpInstruments",
     "OwnRegistry",
     "RequestInstruments",
     "StepInstruments",
@@ -126,4 +127,17 @@ class StepInstruments:
             "Tokens computed in a step.",
             registry=registry,
             buckets=TOKEN_BUCKETS,
+        )
+
+
+class HttpInstruments:
+    """What the HTTP server answers, refusals that never reach the scheduler included."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.requests = _counter(
+            registry,
+            "headway_http_requests",
+            "HTTP requests that ended, by route and status; 499 is a client that did not wait.",
+            "route",
+            "status",
         )

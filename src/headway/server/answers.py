@@ -71,7 +71,9 @@ async def _send_events(
     except HeadwayError as error:
         if not events.has_started:
             raise
-        await events.finish([problem_of(error).encode()])
+        problem = problem_of(error)
+        exchange.record.reason = problem.body.code or ""
+        await events.finish([problem.encode()])
     else:
         await events.finish(wire.closing(total_usage(streams)))
 

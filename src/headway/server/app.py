@@ -9,13 +9,14 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from headway.config.settings import ServerSettings
 from headway.errors import HeadwayError
 from headway.generation.generator import Generator, Terms
-from headway.server.auth import ApiKeys, RequestIds
+from headway.server.access import Access
+from headway.server.auth import ApiKeys
 from headway.server.endpoint import JsonEndpoint
 from headway.server.errors import (
     error_response,
@@ -36,7 +37,7 @@ from headway.server.routes.health import HealthRoutes
 from headway.server.routes.models import ModelRoutes, answer_detokenize, answer_tokenize
 
 
-def _routes(front: Front) -> list[BaseRoute]:
+def _routes(front: Front) -> list[Route]:
     health, models = HealthRoutes(front), ModelRoutes(front)
     chat = JsonEndpoint(front, ChatRequest, answer_chat)
     completion = JsonEndpoint(front, CompletionRequest, answer_completion)
@@ -71,22 +72,23 @@ def create_app(
     Args:
         generators: the served models by name; the first also serves requests that name none.
         engine: what the health endpoints look at.
-        metrics: what ``/metrics`` renders.
+        metrics: what ``/metrics`` renders; HTTP requests are counted there.
         settings: limits, keys and time-outs of the HTTP side.
         terms: class and deadlines of all requests.
     """
     front = Front(generators, engine, metrics, settings, terms, int(time.time()))
 
-    async def on_headway_error(_request: Request, error: Exception) -> Response:
+    async def on_headway_error(request: Request, error: Exception) -> Response:
         assert isinstance(error, HeadwayError)
-        return error_response(problem_of(error))
+        return error_response(request.scope, problem_of(error))
 
     handlers = {
         HTTPException: on_http_exception,
         HeadwayError: on_headway_error,
         Exception: on_internal_error,
     }
-    app: ASGIApp = Starlette(routes=_routes(front), exception_handlers=handlers)
+    routes = _routes(front)
+    app: ASGIApp = Starlette(routes=routes, exception_handlers=handlers)
     if settings.api_key:
         app = ApiKeys(app, settings.api_key)
-    return RequestIds(app)
+    return Access(app, metrics, [route.path for route in routes], settings.access_log)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import logging
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
@@ -10,13 +10,11 @@ import msgspec
 from starlette.types import Receive, Scope, Send
 
 from headway.config.settings import ServerSettings
-from headway.server.auth import REQUEST_ID_KEY, safe_request_id
+from headway.server.access import record_of
 from headway.server.body import ClientGoneError, decode, read_body
 from headway.server.disconnect import run_while_connected
 from headway.server.front import Front
 from headway.server.sse import ClientStalledError, send_within
-
-_log = logging.getLogger(__name__)
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -32,6 +30,7 @@ class Exchange:
 
     def __init__(self, scope: Scope, send: Send, settings: ServerSettings) -> None:
         self.scope = scope
+        self.record = record_of(scope)
         self.send = send
         self.stall_timeout_s = settings.stream_stall_timeout_s
         self.keep_alive_s = settings.sse_keep_alive_s
@@ -51,11 +50,6 @@ class Exchange:
         end = {"type": "http.response.body", "body": body}
         await send_within(self.send, end, self.stall_timeout_s)
 
-    def echo_request_id(self, request_id: str | None) -> None:
-        """Echo the id of the body, where the header has none."""
-        if request_id and not self.scope.get(REQUEST_ID_KEY):
-            self.scope[REQUEST_ID_KEY] = safe_request_id(request_id)
-
 
 Answer = Callable[[Front, T, Exchange], Awaitable[None]]
 
@@ -70,30 +64,36 @@ class JsonEndpoint(Generic[T]):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        settings = self._front.settings
+        record = record_of(scope)
+        record.is_work = True
         try:
-            body = await read_body(scope, receive, settings.max_body_bytes, BODY_TIMEOUT_S)
-            request = decode(body, self._decoder)
-            exchange = Exchange(scope, send, settings)
-            if not await run_while_connected(self._run(request, exchange), receive):
-                _note(scope, 499, "the client left")
+            if not await self._serve(scope, receive, send):
+                record.abandon("the client left")
         except ClientGoneError:
-            _note(scope, 499, "the client left before its request was complete")
+            record.abandon("the client left before its request was complete")
         except ClientStalledError:
-            _note(scope, 499, "the client stopped reading")
+            record.abandon("the client stopped reading")
             await abort_connection(scope)
+        except asyncio.CancelledError:
+            record.abandon("the server ended before the client had read its answer")
+            if not await abort_connection(scope):
+                raise
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> bool:
+        settings = self._front.settings
+        body = await read_body(scope, receive, settings.max_body_bytes, BODY_TIMEOUT_S)
+        request = decode(body, self._decoder)
+        return await run_while_connected(
+            self._run(request, Exchange(scope, send, settings)), receive
+        )
 
     async def _run(self, request: T, exchange: Exchange) -> None:
         await self._answer(self._front, request, exchange)
 
 
-def _note(scope: Scope, status: int, what: str) -> None:
-    client = scope.get("client") or ("-",)
-    _log.info('%s - "%s %s" %d %s', client[0], scope["method"], scope["path"], status, what)
-
-
-async def abort_connection(scope: Scope) -> None:
+async def abort_connection(scope: Scope) -> bool:
     """Reset the connection, so that unread bytes are freed at once, if the server can do that."""
     extension = scope.get("extensions", {}).get(ABORT_EXTENSION)
     if extension is not None:
         await extension["abort"]()
+    return extension is not None

@@ -12,9 +12,11 @@ import msgspec
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Scope
 
 from headway.errors import EngineStoppedError, HeadwayError, RequestError
 from headway.generation.errors import GenerationError
+from headway.server.access import record_of
 
 MAX_MESSAGE_CHARACTERS = 600
 MAX_PARAM_CHARACTERS = 100
@@ -109,8 +111,9 @@ def problem_of(error: HeadwayError) -> Problem:
             return problem(500, "Internal error.", code="internal_error")
 
 
-def error_response(p: Problem) -> Response:
-    """Return a problem as a JSON response."""
+def error_response(scope: Scope, p: Problem) -> Response:
+    """Return a problem as a JSON response, and note it for the log."""
+    record_of(scope).reason = p.body.code or ""
     return Response(p.encode(), p.status, p.headers, media_type="application/json")
 
 
@@ -125,9 +128,10 @@ async def on_http_exception(request: Request, error: Exception) -> Response:
         message = f"Unknown request URL: {request.method} {shorten(request.url.path, 100)}."
     headers = dict(error.headers or {})
     p = problem(error.status_code, message, code=HTTP_CODES.get(error.status_code), headers=headers)
-    return error_response(p)
+    return error_response(request.scope, p)
 
 
-async def on_internal_error(_request: Request, _error: Exception) -> Response:
+async def on_internal_error(request: Request, _error: Exception) -> Response:
     """Answer an unforeseen exception without telling what is inside."""
-    return error_response(problem(500, "Internal error.", code="internal_error"))
+    p = problem(500, "Internal error.", code="internal_error")
+    return error_response(request.scope, p)

@@ -12,6 +12,7 @@ from headway._version import __version__
 from headway.config.settings import ServerSettings
 from headway.errors import RequestError
 from headway.generation.generator import Generator, Terms
+from headway.server.access import RequestCounter
 from headway.server.errors import shorten
 
 #: Where the authentication leaves the tenant in the ASGI scope.
@@ -35,6 +36,11 @@ class Counts(Protocol):
     @property
     def num_running(self) -> int:
         """Sequences that hold a slot."""
+        ...
+
+    @property
+    def num_live(self) -> int:
+        """Requests that have not ended."""
         ...
 
     @property
@@ -80,8 +86,8 @@ class EngineView(Protocol):
         ...
 
 
-class MetricsSource(Protocol):
-    """Renders the metrics."""
+class MetricsSource(RequestCounter, Protocol):
+    """Counts HTTP requests, and renders all metrics."""
 
     def render(self) -> bytes:
         """Return the metrics in Prometheus' text format."""

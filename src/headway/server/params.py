@@ -10,6 +10,9 @@ from headway.server.requests import ChatMessage, ChatRequest, CompletionRequest,
 
 MAX_PROMPTS = 1024
 
+#: Choices of one call: prompts times ``n``.
+MAX_CHOICES = 1024
+
 #: Fields that pass under the same name; where the client is silent, so is the result.
 SAME_NAME = (
     "n",

@@ -1,6 +1,7 @@
 """Runs the application: listen, say so, and stop without breaking promises.
 
-On the first SIGTERM or SIGINT the server goes on listening but takes no work (503 with
+The port is bound before the model is loaded and listened on after it: until then connections are
+refused. On the first SIGTERM or SIGINT the server goes on listening but takes no work (503 with
 Retry-After, ``/readyz`` 503), finishes what runs for at most ``drain_timeout_s``, and exits. A
 second signal ends it at once. If the engine fails, the process ends with code 1, for a supervisor
 to start a new one.
@@ -11,48 +12,38 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import os
 import signal
 import socket
+import sys
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
-from typing import Literal, Protocol
+from typing import Literal, NoReturn
 
 import uvicorn
 from starlette.types import ASGIApp
 
 from headway.config.settings import ServerSettings
 from headway.errors import UsageError
-from headway.server.front import EngineView
-
-_log = logging.getLogger(__name__)
+from headway.server.supervisor import RunnableEngine, Supervisor
 
 #: Time that clients get to read the last bytes when everything has ended.
 GOODBYE_S = 5
 
-#: How often the engine's state is looked at.
-WATCH_INTERVAL_S = 0.5
+#: Connections that may wait to be accepted.
+BACKLOG = 2048
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-class RunnableEngine(EngineView, Protocol):
-    """An engine that can be started and stopped."""
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How the server ended; see :class:`headway.server.supervisor.Supervisor`."""
 
-    def start(self) -> None:
-        """Begin to take work; called on the event loop."""
-        ...
-
-    def begin_drain(self) -> None:
-        """Take no more work."""
-        ...
-
-    async def stop(self, drain_s: float) -> int:
-        """Finish what runs within ``drain_s`` seconds, cancel the rest, and end.
-
-        Returns how many were cancelled.
-        """
-        ...
+    exit_code: int
+    is_clean: bool
 
 
 class _Server(uvicorn.Server):
@@ -72,9 +63,26 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
         self._announce()
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop accepting, and let clients read their last bytes unless that is forbidden."""
+        if self.force_exit:
+            self._drop_connections()
+        await super().shutdown(sockets)
+
+    def end(self, *, at_once: bool = False) -> None:
+        """Leave the main loop, and shut down."""
+        self.should_exit = True
+        if at_once:
+            self.force_exit = True
+            self._drop_connections()
+
+    def _drop_connections(self) -> None:
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
+
 
 def bind(settings: ServerSettings) -> socket.socket:
-    """Bind the listening socket.
+    """Bind the socket, so that the port is taken, without listening on it yet.
 
     Raises:
         UsageError: the address can't be had.
@@ -86,19 +94,43 @@ def bind(settings: ServerSettings) -> socket.socket:
     except OSError as error:
         raise UsageError(f"can't listen on {host}:{port}: {error.strerror or error}") from error
     try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
-        listener.listen(2048)
+        _bind(listener, (host, port))
     except OSError as error:
         listener.close()
-        hint = (
-            "choose another with --port"
-            if error.errno == errno.EADDRINUSE
-            else "check --host and --port"
-        )
-        raise UsageError(f"can't listen on {host}:{port}: {error.strerror}; {hint}") from error
+        raise _cannot_listen(f"{host}:{port}", error) from error
     listener.setblocking(False)
     return listener
+
+
+def _bind(listener: socket.socket, address: tuple[str, int]) -> None:
+    """Bind exclusively if possible, else beside connections that an earlier server left behind.
+
+    Two sockets that both may reuse an address can be bound to it as long as neither listens: a
+    second server would learn only after it has loaded its model that the port is taken.
+    """
+    try:
+        listener.bind(address)
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+
+
+def _listen(listener: socket.socket) -> None:
+    # its connections inherit this, and may then linger without keeping the next server out
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.listen(BACKLOG)
+    except OSError as error:
+        host, port = listener.getsockname()[:2]
+        raise _cannot_listen(f"{host}:{port}", error) from error
+
+
+def _cannot_listen(address: str, error: OSError) -> UsageError:
+    is_taken = error.errno == errno.EADDRINUSE
+    hint = "choose another with --port" if is_taken else "check --host and --port"
+    return UsageError(f"can't listen on {address}: {error.strerror}; {hint}")
 
 
 def url_of(listener: socket.socket) -> str:
@@ -134,16 +166,15 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-def make_server(
-    app: ASGIApp, settings: ServerSettings, announce: Callable[[], None]
-) -> uvicorn.Server:
+def make_server(app: ASGIApp, settings: ServerSettings, announce: Callable[[], None]) -> _Server:
     """Return the HTTP server, not yet running. Logging is whatever the process has set up."""
     config = uvicorn.Config(
         app,
         http=_protocol(),
         timeout_keep_alive=settings.keep_alive_timeout_s,
         timeout_graceful_shutdown=GOODBYE_S,
-        access_log=settings.access_log,
+        backlog=BACKLOG,
+        access_log=False,  # headway.server.access knows more
         log_config=None,
         lifespan="off",
         ws="none",
@@ -152,61 +183,15 @@ def make_server(
     return _Server(config, announce)
 
 
-class Supervisor:
-    """Decides when the server ends; ``exit_code`` says how it ended."""
-
-    def __init__(self, server: uvicorn.Server, engine: RunnableEngine, drain_s: float) -> None:
-        self.exit_code = 0
-        self._server = server
-        self._engine = engine
-        self._drain_s = drain_s
-        self._stop = asyncio.Event()
-        self._num_signals = 0
-
-    def on_signal(self) -> None:
-        """Drain; at the second call end at once."""
-        self._num_signals += 1
-        self._engine.begin_drain()
-        self._stop.set()
-        if self._num_signals > 1:
-            self._server.force_exit = True
-            self._server.should_exit = True
-
-    async def watch(self) -> None:
-        """Wait for a signal or for the engine's end, then end the server."""
-        while not self._stop.is_set() and self._engine.status.state != "failed":
-            try:
-                async with asyncio.timeout(WATCH_INTERVAL_S):
-                    await self._stop.wait()
-            except TimeoutError:
-                continue
-        if self._engine.status.state == "failed":
-            _log.error("the engine has failed: %s", self._engine.status.error)
-            self.exit_code = 1
-        else:
-            await self._drain()
-        self._server.should_exit = True
-
-    async def _drain(self) -> None:
-        draining = asyncio.create_task(self._engine.stop(self._drain_s))
-        while not draining.done() and self._num_signals < 2:
-            await asyncio.wait({draining}, timeout=0.05)
-        if not draining.done():
-            self.exit_code = 1
-            draining.cancel()
-        elif num_cut_off := draining.result():
-            _log.warning("%d requests were cut off", num_cut_off)
-            self.exit_code = 1
-
-
 async def serve_async(
     app: ASGIApp,
     engine: RunnableEngine,
     settings: ServerSettings,
     listener: socket.socket,
     announce: Callable[[str], None],
-) -> int:
-    """Do what :func:`serve` does, on the running event loop of the main thread."""
+) -> Ending:
+    """Do what :func:`serve` does but end the process, on the event loop of the main thread."""
+    _listen(listener)
     server = make_server(app, settings, partial(announce, url_of(listener)))
     supervisor = Supervisor(server, engine, settings.drain_timeout_s)
     loop = asyncio.get_running_loop()
@@ -221,7 +206,7 @@ async def serve_async(
         await asyncio.wait({watching})
         for number in SIGNALS:
             loop.remove_signal_handler(number)
-    return supervisor.exit_code
+    return Ending(supervisor.exit_code, supervisor.is_clean)
 
 
 def serve(
@@ -233,6 +218,8 @@ def serve(
 ) -> int:
     """Serve until a signal or the engine's end.
 
+    If something is left that can't be stopped, this does not return but ends the process.
+
     Args:
         app: from :func:`headway.server.app.create_app`.
         engine: not yet started.
@@ -242,7 +229,22 @@ def serve(
 
     Returns:
         the exit code: 0 after a full drain, 1 if work was cut off or the engine failed.
+
+    Raises:
+        UsageError: another process listens on the port since it was bound.
     """
     main = serve_async(app, engine, settings, listener, announce)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        return runner.run(main)
+        ending = runner.run(main)
+        if not ending.is_clean:
+            _end_process(ending.exit_code)
+    return ending.exit_code
+
+
+def _end_process(exit_code: int) -> NoReturn:
+    """End without waiting for threads, as the interpreter would: one of them may hang for ever."""
+    logging.shutdown()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):  # closed, or nobody reads it
+            stream.flush()
+    os._exit(exit_code)

@@ -174,13 +174,14 @@ async def answer_chat(front: Front, request: ChatRequest, exchange: Exchange) ->
         RequestError: it asks for what does not exist.
         GenerationError: it did not end well, and nothing was sent yet.
     """
-    exchange.echo_request_id(request.request_id)
+    exchange.record.echo(request.request_id)
     model, generator = front.model(request.model)
     check_chat(request)
     params = chat_params(request)
     terms = front.terms_for(exchange.scope)
     prompt = await encode_messages(generator, request.messages, request)
     async with abandoning() as streams:
+        exchange.record.streams = streams
         stream = await generator.generate(prompt, params, terms=terms, param="messages")
         streams.append(stream)
         wire = ChatFormat(request, params, model, stream)

@@ -13,7 +13,7 @@ from msgspec import UNSET
 from headway.core.events import FinishReason
 from headway.generation.collect import Choice
 from headway.generation.generator import COMPLETION_MAX_TOKENS, Generator, Terms
-from headway.generation.params import MAX_N, GenerationParams, refuse
+from headway.generation.params import GenerationParams, refuse
 from headway.generation.scores import Scorer
 from headway.generation.sequence_text import TextDelta
 from headway.generation.stream import TextStream, Usage
@@ -22,7 +22,7 @@ from headway.server.disconnect import abandoning
 from headway.server.endpoint import Exchange
 from headway.server.front import FINGERPRINT, SERVICE_TIER, Front
 from headway.server.logprobs import completion_logprobs, echo_logprobs, join, prompt_logprobs
-from headway.server.params import Prompt, completion_params, prompts_of
+from headway.server.params import MAX_CHOICES, Prompt, completion_params, prompts_of
 from headway.server.refusals import check_completion
 from headway.server.requests import CompletionRequest
 from headway.server.responses import (
@@ -206,16 +206,17 @@ async def answer_completion(front: Front, request: CompletionRequest, exchange: 
         RequestError: it asks for what does not exist.
         GenerationError: it did not end well, and nothing was sent yet.
     """
-    exchange.echo_request_id(request.request_id)
+    exchange.record.echo(request.request_id)
     model, generator = front.model(request.model)
     check_completion(request)
     params = completion_params(request)
     terms = front.terms_for(exchange.scope)
     prompts = prompts_of(request)
-    if len(prompts) * params.n > MAX_N:
-        refuse("n", f"prompts times n must not exceed {MAX_N}.")
+    if len(prompts) * params.n > MAX_CHOICES:
+        refuse("n", f"prompts times n must not exceed {MAX_CHOICES}.")
     encoded = [await _encode(generator, prompt, request) for prompt in prompts]
     async with abandoning() as streams:
+        exchange.record.streams = streams
         await _submit_all(generator, encoded, params, terms, streams)
         views = [
             PromptView(_text_of(generator, prompt, stream, params), stream)

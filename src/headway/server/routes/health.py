@@ -81,8 +81,7 @@ class HealthRoutes:
 
     async def load(self, _request: Request) -> Response:
         """Requests here now, in vLLM's format."""
-        counts = self._front.engine.statistics()
-        return _json({"server_load": counts.num_running + counts.num_waiting})
+        return _json({"server_load": self._front.engine.statistics().num_live})
 
     async def metrics(self, _request: Request) -> Response:
         """All metrics, as text for Prometheus."""
