@@ -114,10 +114,11 @@ def test_an_engine_that_does_not_start_is_no_model(
 def test_one_that_is_dropped_ends_by_itself(model: Path) -> None:
     llm = LLM(model, executor="simulated", num_blocks=64, **AT_ONCE)
     stream = llm.stream("hi", ENDLESS)
-    thread, gone = llm._thread, weakref.ref(llm)
+    thread, gone = llm._thread._thread, weakref.ref(llm)
     del llm, stream
     gc.collect()
-    thread.join()
+    thread.join(TIMEOUT_S)
+    assert not thread.is_alive()
     assert gone() is None
 
 

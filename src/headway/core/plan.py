@@ -7,7 +7,8 @@ known. Executors run plans in the order of ``step_id``.
 
 The parts of a plan take effect in this order: ``released``, ``new_sequences``, ``table_updates``,
 ``slices``. Releasing a sequence that the executor never met is no error, since the step that
-introduced it may have failed as a whole.
+introduced it may have failed as a whole; a second plan that was made on top of such a step names
+sequences that were never met, so it fails as a whole too. All reported numbers are finite.
 """
 
 from __future__ import annotations
