@@ -76,6 +76,7 @@ def assemble(settings: Settings, progress: Callable[[str], None]) -> Assembly:
         generation_defaults=checkpoint.generation_config,
         vocab_size=checkpoint.config.vocab_size,
         max_model_len=limits.longest,
+        model_context=checkpoint.config.max_position_embeddings,
         base_seed=settings.model.seed,
     )
     return Assembly(

@@ -57,6 +57,7 @@ class ScriptedSource:
         self._batches = deque(tuple(batch) for batch in batches)
         self.cancelled: list[str] = []
         self.finished: list[int] = []
+        self.request_id = REQUEST
 
     async def __anext__(self) -> tuple[Event, ...]:
         if not self._batches:

@@ -47,13 +47,15 @@ def test_whoever_waits_in_another_thread_is_told_at_once(model: Path) -> None:
             pool.submit(llm.chat, "a"),
             pool.submit(next, stream),
         ]
-        assert executor.is_waiting.wait(TIMEOUT_S)
-        closing = pool.submit(llm.close)
-        for call in waiting:
-            with pytest.raises(EngineStoppedError, match="closed"):
-                call.result(TIMEOUT_S)
-        assert not closing.done()
-        executor.allow(1_000_000)
+        try:
+            assert executor.is_waiting.wait(TIMEOUT_S)
+            closing = pool.submit(llm.close)
+            for call in waiting:
+                with pytest.raises(EngineStoppedError, match="closed"):
+                    call.result(TIMEOUT_S)
+            assert not closing.done()
+        finally:
+            executor.allow(1_000_000)
         closing.result(TIMEOUT_S)
 
 

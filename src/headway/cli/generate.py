@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from headway.generation.params import GenerationParams
     from headway.llm import LLM, Output
 
+#: queue caps, which a lone request never meets
+SERVER_ONLY = ("scheduler.max_queue_requests", "scheduler.max_queue_tokens")
+
 SECTIONS = ("model", "scheduler", "kv", "simulation", "journal")
 
 #: flags that are fields of GenerationParams
@@ -36,7 +39,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--raw", action="store_true", help="continue the text itself, without the chat template"
     )
     _add_sampling(group)
-    add_settings(parser, SECTIONS)
+    add_settings(parser, SECTIONS, SERVER_ONLY)
 
 
 def _add_sampling(group: argparse._ArgumentGroup) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Any
 
 from headway.config import SECTIONS, Loaded, Setting, all_settings, load_settings, settings_of
@@ -14,16 +14,19 @@ _METAVARS: dict[type, str] = {int: "N", float: "X", str: "TEXT", tuple: "TEXT"}
 
 
 def add_settings(
-    parser: argparse.ArgumentParser, sections: Iterable[str] = tuple(SECTIONS)
+    parser: argparse.ArgumentParser,
+    sections: Iterable[str] = tuple(SECTIONS),
+    without: Container[str] = (),
 ) -> None:
-    """Add ``--config`` and a flag for each setting of the given sections."""
+    """Add ``--config`` and a flag for each setting of the given sections, but for some by key."""
     parser.add_argument(
         "--config", metavar="FILE", help="settings file (TOML); default: $HEADWAY_CONFIG, if set"
     )
     for section in sections:
         group = parser.add_argument_group(f"[{section}]")
         for setting in settings_of(SECTIONS[section]):
-            _add_flag(group, setting)
+            if setting.key not in without:
+                _add_flag(group, setting)
 
 
 def add_model_argument(parser: argparse.ArgumentParser) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from headway.core.events import Cancelled, Event, Expired, ExpireReason, Failed, Rejected
 from headway.errors import GenerationError
 
-__all__ = ["GenerationError", "error_of", "unfinished"]
-
 
 def _failed(event: Failed) -> GenerationError:
     return GenerationError(event.message, code="engine_error", status=500, retry=False)

@@ -49,8 +49,9 @@ class Generator:
     """One model as its users see it: text in, text out.
 
     ``max_model_len`` is the longest sequence in tokens that can finish: the model's context, or
-    what the KV pool can hold if that is less. ``base_seed`` makes the seeds of requests without
-    one repeatable, in order of arrival; None draws them from the system.
+    what settings or the KV pool leave of it; ``model_context`` is the context itself, for messages.
+    ``base_seed`` makes the seeds of requests without one repeatable, in order of arrival; None
+    draws them from the system.
 
     Raises:
         ConfigError: the model's own generation defaults are unusable.
@@ -66,12 +67,14 @@ class Generator:
         generation_defaults: Mapping[str, Any],
         vocab_size: int,
         max_model_len: int,
+        model_context: int | None = None,
         base_seed: int | None = None,
     ) -> None:
         self.tokenizer = tokenizer
         self.vocab_size = vocab_size
         self.max_model_len = max_model_len
         self._engine = engine
+        self._model_context = model_context or max_model_len
         self._template = chat_template
         self._eos_token_ids = frozenset(eos_token_ids)
         self._defaults = model_defaults(generation_defaults, vocab_size)
@@ -156,8 +159,11 @@ class Generator:
         return self.tokenizer.encode_batch([text], add_special_tokens=add_special_tokens)[0]
 
     def _refuse_length(self, what: str, param: str) -> NoReturn:
+        most = f"This model's maximum context length is {self.max_model_len} tokens"
+        if self.max_model_len < self._model_context:
+            most += f" here, by settings or KV memory, of {self._model_context}"
         raise RequestError(
-            f"This model's maximum context length is {self.max_model_len} tokens. However, {what}.",
+            f"{most}. However, {what}.",
             param=param,
             code="context_length_exceeded",
         )

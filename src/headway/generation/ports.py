@@ -5,11 +5,17 @@ from __future__ import annotations
 from typing import Protocol
 
 from headway.core.events import Event
+from headway.core.plan import RequestId
 from headway.core.request import Request
 
 
 class EventSource(Protocol):
     """The events of one request, in batches; ends after the batch with the terminal event."""
+
+    @property
+    def request_id(self) -> RequestId:
+        """Headway's own id of the request."""
+        ...
 
     async def __anext__(self) -> tuple[Event, ...]:
         """Return everything that came since the last call; safe to cancel."""

@@ -15,7 +15,9 @@ from headway.core.events import (
     SequenceFinished,
     TokenReady,
 )
-from headway.generation.errors import GenerationError, error_of, unfinished
+from headway.core.plan import RequestId
+from headway.errors import GenerationError
+from headway.generation.errors import error_of, unfinished
 from headway.generation.ports import EventSource
 from headway.generation.scores import ScoredPosition, Scorer
 from headway.generation.sequence_text import SequenceText, TextDelta
@@ -54,6 +56,11 @@ class TextStream:
         self._error: GenerationError | None = None
         self._has_ended = False
         self._ready: deque[TextDelta] = deque()
+
+    @property
+    def request_id(self) -> RequestId:
+        """Headway's own id of the request, as in logs and journals."""
+        return self._source.request_id
 
     @property
     def usage(self) -> Usage:

@@ -152,5 +152,5 @@ def _log_line(scope: Scope, record: Record, elapsed_s: float) -> None:
 
 def _internal_ids(streams: Sequence[TextStream]) -> str:
     """Return Headway's own id of the first stream, and how many more there are."""
-    ids = [getattr(stream, "request_id", "") for stream in streams]
+    ids = [stream.request_id for stream in streams]
     return f"{ids[0]} and {len(ids) - 1} more" if len(ids) > 1 else "".join(ids)

@@ -14,8 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Scope
 
-from headway.errors import EngineStoppedError, HeadwayError, RequestError
-from headway.generation.errors import GenerationError
+from headway.errors import EngineStoppedError, GenerationError, HeadwayError, RequestError
 from headway.server.access import record_of
 
 MAX_MESSAGE_CHARACTERS = 600
