@@ -12,21 +12,13 @@ from dataclasses import dataclass, field
 from headway.core import events as ev
 from headway.core import invariants
 from headway.core.blocks import BlockPool
+from headway.core.commit import InFlightSlice, commit
 from headway.core.deadlines import Deadlines
 from headway.core.draft import StepDraft
 from headway.core.drain_rate import DrainRate
 from headway.core.lifecycle import Move, State
 from headway.core.limits import SchedulerLimits
-from headway.core.plan import (
-    Idle,
-    NewSequence,
-    RequestId,
-    SequenceId,
-    Slice,
-    StepPlan,
-    StepResult,
-    TableUpdate,
-)
+from headway.core.plan import Idle, RequestId, SequenceId, StepPlan, StepResult
 from headway.core.policy import FirstComeFirstServed, Policy
 from headway.core.request import Request
 from headway.core.sequence import LiveRequest, Sequence
@@ -48,17 +40,6 @@ class Counters:
     preemptions: int = 0
     resumed: int = 0
     steps: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class InFlightSlice:
-    """A slice whose result is not known yet. ``epoch`` tells whether its KV is still there."""
-
-    sequence: Sequence
-    start: int
-    end: int
-    sample: bool
-    epoch: int
 
 
 @dataclass(slots=True)
@@ -363,39 +344,12 @@ class Scheduler:
         self._events.append(ev.Started(request_id, sequence.index, queued_s))
 
     def _commit(self, draft: StepDraft) -> StepPlan:
-        """Turn the draft into a plan and count its tokens as scheduled."""
         step_id = self.counters.steps
         self.counters.steps += 1
-        new_sequences: list[NewSequence] = []
-        table_updates: list[TableUpdate] = []
-        slices: list[Slice] = []
-        in_flight: list[InFlightSlice] = []
-        for sequence_id, sequence in draft.sequences.items():
-            if not sequence.is_introduced:
-                new_sequences.append(_introduce(sequence))
-            if len(sequence.block_ids) > sequence.num_blocks_sent:
-                table_updates.append(_update_table(sequence))
-            part = _schedule_tokens(sequence, draft.counts[sequence_id])
-            slices.append(part)
-            in_flight.append(
-                InFlightSlice(
-                    sequence,
-                    part.start,
-                    part.start + part.count,
-                    part.sample,
-                    sequence.num_preemptions,
-                )
-            )
-        self.work.in_flight[step_id] = tuple(in_flight)
         released, self._released = tuple(self._released), []
-        return StepPlan(
-            step_id,
-            tuple(slices),
-            tuple(new_sequences),
-            tuple(table_updates),
-            released,
-            self._take_events(),
-        )
+        plan, in_flight = commit(draft, step_id, released, self._take_events())
+        self.work.in_flight[step_id] = in_flight
+        return plan
 
     # ---------------------------------------------------------------- results
 
@@ -511,31 +465,3 @@ class Scheduler:
     def _take_events(self) -> tuple[ev.Event, ...]:
         events, self._events = tuple(self._events), []
         return events
-
-
-def _introduce(sequence: Sequence) -> NewSequence:
-    sequence.is_introduced = True
-    request = sequence.parent.request
-    return NewSequence(
-        sequence.sequence_id,
-        request.request_id,
-        sequence.index,
-        request.prompt_token_ids,
-        request.sampling,
-    )
-
-
-def _update_table(sequence: Sequence) -> TableUpdate:
-    first_index = sequence.num_blocks_sent
-    sequence.num_blocks_sent = len(sequence.block_ids)
-    return TableUpdate(sequence.sequence_id, first_index, tuple(sequence.block_ids[first_index:]))
-
-
-def _schedule_tokens(sequence: Sequence, count: int) -> Slice:
-    start = sequence.num_scheduled_tokens
-    sequence.num_scheduled_tokens += count
-    is_last = sequence.num_scheduled_tokens == sequence.num_tokens
-    sample = is_last and sequence.wants_token
-    if sample:
-        sequence.num_pending_tokens += 1
-    return Slice(sequence.sequence_id, start, count, sample)
