@@ -66,14 +66,14 @@ def test_an_idle_engine_sleeps_until_the_next_deadline() -> None:
     assert expired["running"] == pytest.approx(40.0, abs=1.25)
 
 
-def test_a_deadline_in_the_distance_is_where_idleness_ends() -> None:
+def test_an_ended_request_leaves_no_deadline_behind() -> None:
     engine = make()
     clock = engine.clock
     assert isinstance(clock, VirtualClock)
     engine.submit(request("prompt only", 8, 0, request_timeout_s=500.0))
     assert not engine.step().is_idle
     outcome = engine.step()
-    assert (outcome.is_idle, outcome.wake_at) == (True, None), "what has ended has no deadline"
+    assert (outcome.is_idle, outcome.wake_at) == (True, None)
 
 
 def test_virtual_time_does_not_run_backwards() -> None:
