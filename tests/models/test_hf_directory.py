@@ -193,6 +193,8 @@ def test_qwen2_sliding_layers_agree_with_transformers(tmp_path: Path) -> None:
         ({"hidden_size": ...}, "hidden_size is missing"),
         ({"hidden_size": "64"}, "hidden_size must be an integer"),
         ({"hidden_size": True}, "hidden_size must be an integer"),
+        ({"hidden_size": 64.5}, "hidden_size must be an integer, not 64.5"),
+        ({"hidden_size": float("inf")}, "hidden_size must be an integer, not inf"),
         ({"num_hidden_layers": 0}, "num_hidden_layers is out of range"),
         ({"num_hidden_layers": 10**9}, "model.layers.2.input_layernorm.weight is missing"),
         ({"vocab_size": 10**9}, "has shape (48, 64)"),
@@ -210,6 +212,13 @@ def test_a_config_that_can_not_be_served_is_refused(
     config: dict[str, Any], complaint: str, tmp_path: Path
 ) -> None:
     assert complaint in refusal(write_directory(tmp_path, config=config))
+
+
+def test_whole_numbers_written_as_floats_and_an_empty_quantization(tmp_path: Path) -> None:
+    config = {"hidden_size": 64.0, "max_position_embeddings": 8192.0, "quantization_config": {}}
+    found = open_checkpoint(write_directory(tmp_path, config=config)).config
+    assert (found.hidden_size, found.max_position_embeddings) == (64, 8192)
+    assert isinstance(found.max_position_embeddings, int)
 
 
 def test_a_tensor_too_few_or_too_many_is_refused(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from headway.models.catalog import resolve
 
 hub = pytest.importorskip("huggingface_hub")
 errors = pytest.importorskip("huggingface_hub.errors")
+filter_repo_objects = pytest.importorskip("huggingface_hub.utils").filter_repo_objects
 
 
 @pytest.fixture(autouse=True)
@@ -29,8 +30,8 @@ def test_a_repository_is_fetched_without_what_is_not_needed(
 ) -> None:
     asked: dict[str, Any] = {}
 
-    def snapshot_download(repository: str, *, allow_patterns: list[str]) -> str:
-        asked.update(repository=repository, patterns=allow_patterns)
+    def snapshot_download(repository: str, **patterns: list[str]) -> str:
+        asked.update(repository=repository, patterns=patterns)
         return str(tmp_path)
 
     monkeypatch.setattr(hub, "snapshot_download", snapshot_download)
@@ -40,8 +41,17 @@ def test_a_repository_is_fetched_without_what_is_not_needed(
     (tmp_path / "config.json").write_text("{}")
     assert resolve("org/name", lines.append) == tmp_path
     assert asked["repository"] == "org/name"
-    assert {"*.json", "*.safetensors", "*.jinja"} <= set(asked["patterns"])
-    assert not any("bin" in pattern or "gguf" in pattern for pattern in asked["patterns"])
+    wanted = [
+        *("config.json", "generation_config.json", "chat_template.jinja", "tokenizer.json"),
+        *("model-00001-of-00002.safetensors", "model.safetensors.index.json"),
+    ]
+    others = [
+        *("pytorch_model.bin", "m.gguf", "README.md", "onnx/config.json", "onnx/model.onnx"),
+        *("original/params.json", "original/consolidated.00.pth", "fp8/model.safetensors"),
+        *("consolidated.safetensors", "consolidated.safetensors.index.json"),
+    ]
+    chosen = filter_repo_objects([*wanted, *others], **asked["patterns"])
+    assert sorted(chosen) == sorted(wanted)
     assert "org/name" in lines[0]
 
 

@@ -250,8 +250,9 @@ async def call(
     method: str = "POST",
     headers: Mapping[str, str] | None = None,
     chunks: list[bytes] | None = None,
+    on_receive: Callable[[bytes], object] = len,
 ) -> Reply:
-    """Call an ASGI application once."""
+    """Call an ASGI application once; ``on_receive`` is told each part of the body it reads."""
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     sent = {"content-type": "application/json", **(headers or {})}
     scope = {
@@ -261,7 +262,7 @@ async def call(
         "raw_path": path.encode(),
         "query_string": b"",
         "root_path": "",
-        "headers": [(k.lower().encode(), v.encode()) for k, v in sent.items()],
+        "headers": [(k.lower().encode(), v.encode("latin-1")) for k, v in sent.items()],
         "client": ("test", 1),
         "server": ("test", 80),
         "scheme": "http",
@@ -273,6 +274,7 @@ async def call(
     async def receive() -> dict[str, Any]:
         if parts:
             part = parts.pop(0)
+            on_receive(part)
             return {"type": "http.request", "body": part, "more_body": bool(parts)}
         await never.wait()
         return {"type": "http.disconnect"}

@@ -21,6 +21,8 @@ from loopback import (
 
 from headway.core.request import Request
 from headway.generation.generator import Terms
+from headway.generation.stream import Usage
+from headway.server.routes.chat import ChatFormat
 
 
 async def ask(setup: Setup, **fields: Any) -> Reply:
@@ -210,6 +212,7 @@ async def test_template_variables_can_be_set() -> None:
 HARMLESS: list[dict[str, Any]] = [
     {"user": "u", "metadata": {"a": "b"}, "safety_identifier": "s", "prompt_cache_key": "k"},
     {"store": False, "parallel_tool_calls": True, "modalities": ["text"], "verbosity": "medium"},
+    {"tool_choice": "auto"},
     {"response_format": {"type": "text"}, "tool_choice": "none", "function_call": "none"},
     {"tools": None, "functions": None, "audio": None, "prediction": None, "logit_bias": None},
     {"service_tier": "auto", "reasoning_effort": "none", "prompt_cache_retention": "24h"},
@@ -380,7 +383,30 @@ async def test_stream_returns_token_ids_on_request() -> None:
     assert ids == [*b"ab", EOS]
 
 
+async def test_a_stream_has_the_prompts_ids_once() -> None:
+    setup = Setup(script=say("ab"))
+    events = (await ask(setup, stream=True, return_token_ids=True, n=3)).events[:-1]
+    (first,) = [event for event in events if "prompt_token_ids" in event]
+    assert first is events[0]
+    assert first["choices"][0]["index"] == 0
+
+
 async def test_an_empty_answer_still_has_role_and_finish() -> None:
     events = (await ask(Setup(script=say("")), stream=True)).events
     deltas = [event["choices"][0]["delta"] for event in events[:-1]]
     assert deltas == [{"role": "assistant", "content": ""}, {}]
+
+
+async def test_a_bug_in_mid_stream_ends_it_with_an_error(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(self: ChatFormat, usage: Usage) -> list[bytes]:
+        raise ZeroDivisionError("secret")
+
+    monkeypatch.setattr(ChatFormat, "closing", broken)
+    *chunks, error, done = (await ask(Setup(script=say("ab")), stream=True)).events
+    assert chunks
+    assert error["error"]["code"] == "internal_error"
+    assert "secret" not in error["error"]["message"]
+    assert done == "[DONE]"
+    assert "ZeroDivisionError" in caplog.text

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 from loopback import (
+    BOS,
     COMPLETIONS,
+    END,
     EOS,
     MODEL,
     Reply,
@@ -114,6 +116,26 @@ async def test_echo_puts_the_prompts_logprobs_in_front() -> None:
     assert choice["logprobs"]["token_logprobs"] == [None, -1.0, -1.0, -1.0]
     assert choice["logprobs"]["top_logprobs"][:2] == [None, {"b": -1.0}]
     assert choice["logprobs"]["text_offset"] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("skips", [True, False])
+async def test_offsets_of_an_echo_fit_its_text_around_special_tokens(skips: bool) -> None:
+    ids = [BOS, *"aď".encode(), END, *"🦜z".encode()]
+    fields = {"echo": True, "logprobs": 0, "max_tokens": 2, "skip_special_tokens": skips}
+    reply = await ask(Setup(script=say("XY")), ids, **fields)
+    (choice,) = reply.json["choices"]
+    text, offsets = choice["text"], choice["logprobs"]["text_offset"]
+    assert text == ("aď🦜zXY" if skips else "<bos>aď<end>🦜zXY")
+    shown = [text.index(char) for char in "aďď🦜🦜🦜🦜zXY"]
+    first, middle = (0, text.index("🦜")) if skips else (0, text.index("<end>"))
+    assert offsets == [first, *shown[:3], middle, *shown[3:]]
+
+
+async def test_offsets_of_an_echoed_text_count_the_special_tokens_that_it_spells() -> None:
+    fields = {"echo": True, "logprobs": 0, "max_tokens": 1}
+    (choice,) = (await ask(Setup(script=say("X")), "a<end>b", **fields)).json["choices"]
+    assert choice["text"] == "a<end>bX"
+    assert choice["logprobs"]["text_offset"] == [0, 1, 6, 7]
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -97,6 +97,17 @@ async def test_a_missing_or_wrong_key_is_401(headers: dict[str, str]) -> None:
             assert "x-request-id" in reply.headers
 
 
+@pytest.mark.parametrize("key", ["schlüssel-1", "ключ", "鍵"])
+async def test_a_key_may_be_any_utf8(key: str) -> None:
+    settings = ServerSettings(api_key=(key,))
+    async with running(Setup(settings=settings)) as service:
+        for encoding, status in (("utf-8", 200), ("utf-16-le", 401)):
+            raw = b"Bearer " + key.encode(encoding)
+            headers = {"authorization": raw.decode("latin-1")}
+            reply = await service.call(COMPLETIONS, completion(), headers=headers)
+            assert reply.status == status
+
+
 async def test_keys_open_what_does_work_and_probes_need_none() -> None:
     seen: list[Request] = []
     async with running(KEYS) as service:

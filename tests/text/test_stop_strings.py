@@ -90,3 +90,12 @@ def test_an_empty_stop_string_is_refused() -> None:
     with pytest.raises(RequestError, match="empty") as caught:
         StopStrings(["a", ""])
     assert caught.value.param == "stop"
+
+
+def test_sequences_of_a_call_share_one_automaton() -> None:
+    stops = ["ab" * 250, "ba" * 250]
+    first, second = StopStrings(stops), StopStrings(list(stops))
+    assert first._root is second._root
+    first.push("abab")
+    assert second.push("ab" * 250) == StopResult("", stops[0])
+    assert first.push("ab" * 248) == StopResult("", stops[0])

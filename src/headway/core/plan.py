@@ -105,7 +105,8 @@ class SampledToken:
 class PromptLogprobs:
     """Log-probabilities of the prompt tokens at positions ``start``, ``start + 1``, …
 
-    Position 0 has none, so ``start`` is at least 1. A step whose slice computes positions
+    All sequences of a request share the prompt, so only index 0 is scored. Position 0 has no
+    log-probability, so ``start`` is at least 1. A step whose slice computes positions
     ``[a, b)`` scores the prompt tokens at ``[a + 1, b + 1)``.
     """
 

@@ -33,6 +33,9 @@ class ModelExecutor(Generic[Tensor, Matrix, Step]):
 
     A sequence whose logits are not finite, or whose token can't be drawn, fails alone; plans that
     were made before this was known may still name it, and report the same failure.
+
+    The n sequences of a request have one prompt, so its log-probabilities are computed for index 0
+    only, and no others are reported.
     """
 
     def __init__(
@@ -104,7 +107,7 @@ class ModelExecutor(Generic[Tensor, Matrix, Step]):
             start = part.start + 1
             token_ids = state.tokens[start : min(start + part.count, state.num_prompt_tokens)]
             num_top = state.sampling.prompt_logprobs
-            if num_top is None or not token_ids:
+            if num_top is None or not token_ids or state.new.index:
                 continue
             try:
                 entries = self._score(hidden, last_row + 1 - part.count, token_ids, num_top)

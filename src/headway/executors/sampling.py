@@ -36,6 +36,14 @@ _Floats = npt.NDArray[np.float64]
 _FIRST_LOOK: Final = 256
 """How many of the most probable tokens are sorted before it is known that more are needed."""
 
+_Pairs = tuple[tuple[int, float], ...]
+
+_MAX_KEPT_BIASES: Final = 256
+
+# by identity, since hashing many pairs for each token is slow; the pairs are kept along with their
+# arrays, so that no other object gets the same id
+_bias_cache: dict[int, tuple[_Pairs, npt.NDArray[np.intp], _Floats]] = {}
+
 _NOT_FINITE: Final = "the logits are not finite"
 
 
@@ -141,8 +149,21 @@ def _draw_token(row: Logits, draw: Draw) -> int:
 
 
 def _add_bias(logits: _Floats, params: SamplingParams) -> None:
-    for token_id, bias in params.logit_bias:
-        logits[token_id] += bias
+    if params.logit_bias:
+        ids, values = _bias_arrays(params.logit_bias)
+        np.add.at(logits, ids, values)
+
+
+def _bias_arrays(pairs: _Pairs) -> tuple[npt.NDArray[np.intp], _Floats]:
+    """Return ids and values, made once for as long as the same object is drawn with."""
+    kept = _bias_cache.get(id(pairs))
+    if kept is None:
+        ids = np.fromiter((token_id for token_id, _ in pairs), dtype=np.intp, count=len(pairs))
+        values = np.fromiter((value for _, value in pairs), dtype=np.float64, count=len(pairs))
+        if len(_bias_cache) >= _MAX_KEPT_BIASES:
+            _bias_cache.clear()
+        kept = _bias_cache[id(pairs)] = (pairs, ids, values)
+    return kept[1:]
 
 
 def _penalise(logits: _Floats, draw: Draw) -> None:
@@ -150,7 +171,8 @@ def _penalise(logits: _Floats, draw: Draw) -> None:
     if params.repetition_penalty != 1:
         seen = np.array(sorted({*draw.prompt_token_ids, *counts}), dtype=np.intp)
         values, penalty = logits[seen], params.repetition_penalty
-        logits[seen] = np.where(values > 0, values / penalty, values * penalty)
+        with np.errstate(over="ignore"):  # an infinite logit is told apart later
+            logits[seen] = np.where(values > 0, values / penalty, values * penalty)
     if counts and (params.frequency_penalty or params.presence_penalty):
         drawn = np.fromiter(counts.keys(), dtype=np.intp)
         times = np.fromiter(counts.values(), dtype=np.float64)

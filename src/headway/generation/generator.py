@@ -121,6 +121,15 @@ class Generator:
         )
         return await self.encode(text, add_special_tokens=add_special_tokens, param="messages")
 
+    def check_fits(self, token_ids: Sequence[int], param: str) -> None:
+        """Refuse more tokens than the context holds.
+
+        Raises:
+            RequestError: blames ``param``.
+        """
+        if len(token_ids) > self.max_model_len:
+            self._refuse_length(f"your prompt has {len(token_ids)} tokens", param)
+
     async def generate(
         self,
         prompt_token_ids: Sequence[int],
@@ -172,8 +181,7 @@ class Generator:
         if not prompt:
             message = f"Invalid '{param}': the prompt is empty, it has no tokens."
             raise RequestError(message, param=param, code="empty_prompt")
-        if len(prompt) > self.max_model_len:
-            self._refuse_length(f"your prompt has {len(prompt)} tokens", param)
+        self.check_fits(prompt, param)
         check_token_ids(param, prompt, self.vocab_size)
         return tuple(prompt)
 

@@ -5,19 +5,23 @@ None means that the client is silent: the model's own defaults apply, then OpenA
 
 from __future__ import annotations
 
-import sys
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, NoReturn
 
 from headway.errors import ConfigError, RequestError
 
+_log = logging.getLogger(__name__)
+
 MAX_N = 128
 MAX_LOGPROBS = 20
 MAX_STOP_STRINGS = 4
-MAX_STOP_CHARACTERS = 4096
+MAX_STOP_CHARACTERS = 1024  # of all stop strings together
 MAX_STOP_TOKEN_IDS = 4096
 MAX_LOGIT_BIAS = 100.0
+MAX_LOGIT_BIASES = 1024
+MIN_REPETITION_PENALTY, MAX_REPETITION_PENALTY = 0.01, 100.0
 INT64 = 2**63
 
 
@@ -90,10 +94,6 @@ def _is_number(value: object) -> bool:
     return isinstance(value, float) or is_integer(value)
 
 
-def _is_list(value: object, kind: type) -> bool:
-    return isinstance(value, list | tuple) and all(isinstance(each, kind) for each in value)
-
-
 def _check_range(param: str, value: float, low: float, high: float, shown: str) -> None:
     if not low <= value <= high:  # NaN is in no range
         refuse(param, f"must be in {shown}.")
@@ -138,14 +138,27 @@ def _check_types(p: GenerationParams) -> None:
         _check_type(p, param, _is_number, "a number")
     for param in _SWITCHES:
         _check_type(p, param, lambda value: isinstance(value, bool), "True or False")
-    if not isinstance(p.stop, str) and not _is_list(p.stop, str):
+    if not isinstance(p.stop, str | list | tuple):
         refuse("stop", "must be a string, or a list or tuple of strings.")
-    if not _is_list(p.stop_token_ids, object):
+    if not isinstance(p.stop_token_ids, list | tuple):
         refuse("stop_token_ids", "must be a list or tuple of integers.")
     if not isinstance(p.logit_bias, Mapping):
         refuse("logit_bias", "must be a mapping from token ids to numbers.")
+    _check_counts(p)
+    if not all(isinstance(text, str) for text in p.stop_strings):
+        refuse("stop", "must be a string, or a list or tuple of strings.")
     if not all(map(_is_number, p.logit_bias.values())):
         refuse("logit_bias", "its values must be numbers.")
+
+
+def _check_counts(p: GenerationParams) -> None:
+    """Refuse what is too long before anything looks at each element."""
+    if len(p.stop_strings) > MAX_STOP_STRINGS:
+        refuse("stop", f"at most {MAX_STOP_STRINGS} strings.")
+    if len(p.stop_token_ids) > MAX_STOP_TOKEN_IDS:
+        refuse("stop_token_ids", f"at most {MAX_STOP_TOKEN_IDS} ids.")
+    if len(p.logit_bias) > MAX_LOGIT_BIASES:
+        refuse("logit_bias", f"at most {MAX_LOGIT_BIASES} tokens.")
 
 
 def _check_type(
@@ -177,9 +190,10 @@ def _check_sampling(p: GenerationParams) -> None:
 def _check_penalties(p: GenerationParams) -> None:
     _check_range("presence_penalty", p.presence_penalty, -2.0, 2.0, "[-2, 2]")
     _check_range("frequency_penalty", p.frequency_penalty, -2.0, 2.0, "[-2, 2]")
-    penalty = p.repetition_penalty
-    if penalty is not None and not 0 < penalty <= sys.float_info.max:
-        refuse("repetition_penalty", "must be a finite number above 0.")
+    if p.repetition_penalty is not None:
+        low, high = MIN_REPETITION_PENALTY, MAX_REPETITION_PENALTY
+        shown = f"[{low:g}, {high:g}]"
+        _check_range("repetition_penalty", p.repetition_penalty, low, high, shown)
     for value in p.logit_bias.values():
         _check_range("logit_bias", value, -MAX_LOGIT_BIAS, MAX_LOGIT_BIAS, "[-100, 100]")
 
@@ -204,11 +218,10 @@ def _check_reports(p: GenerationParams) -> None:
 
 
 def _check_stop(p: GenerationParams) -> None:
-    if len(p.stop_strings) > MAX_STOP_STRINGS:
-        refuse("stop", f"at most {MAX_STOP_STRINGS} strings.")
-    for text in p.stop_strings:
-        if not 1 <= len(text) <= MAX_STOP_CHARACTERS:
-            refuse("stop", f"each string must have 1 to {MAX_STOP_CHARACTERS} characters.")
+    if not all(p.stop_strings):
+        refuse("stop", "a string is empty.")
+    if sum(map(len, p.stop_strings)) > MAX_STOP_CHARACTERS:
+        refuse("stop", f"at most {MAX_STOP_CHARACTERS} characters in all strings together.")
 
 
 def validate(params: GenerationParams, vocab_size: int) -> None:
@@ -225,8 +238,6 @@ def validate(params: GenerationParams, vocab_size: int) -> None:
     _check_lengths(params)
     _check_reports(params)
     _check_stop(params)
-    if len(params.stop_token_ids) > MAX_STOP_TOKEN_IDS:
-        refuse("stop_token_ids", f"at most {MAX_STOP_TOKEN_IDS} ids.")
     check_token_ids("stop_token_ids", params.stop_token_ids, vocab_size)
     check_token_ids("logit_bias", params.logit_bias, vocab_size)
 
@@ -234,14 +245,34 @@ def validate(params: GenerationParams, vocab_size: int) -> None:
 def model_defaults(generation_config: Mapping[str, Any], vocab_size: int) -> SamplingDefaults:
     """Pick the sampling defaults that a model's generation config states.
 
+    A number out of range is left out, and the log says so: it must not keep a model from being
+    served.
+
     Raises:
-        ConfigError: a value is not a number, or out of range.
+        ConfigError: a value is not a number.
     """
     names = (each.name for each in fields(SamplingDefaults))
     found = {name: generation_config.get(name) for name in names}
-    stated = {name: value for name, value in found.items() if value is not None}
+    stated = {name: _number(name, value) for name, value in found.items() if value is not None}
+    usable = {name: value for name, value in stated.items() if _is_usable(name, value, vocab_size)}
+    return SamplingDefaults(**usable)
+
+
+def _number(name: str, value: object) -> Any:
+    """Return a number of a generation config; a whole one as an integer where one is needed."""
+    if not _is_number(value) or value != value:  # NaN is not even itself
+        shown = _shown(value)
+        raise ConfigError(f"generation config: '{name}' must be a number, which {shown} is not")
+    if name in _INTEGERS and isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value
+
+
+def _is_usable(name: str, value: Any, vocab_size: int) -> bool:
     try:
-        validate(GenerationParams(**stated), vocab_size)
+        validate(GenerationParams(**{name: value}), vocab_size)
     except RequestError as error:
-        raise ConfigError(f"generation config: {error}") from error
-    return SamplingDefaults(**stated)
+        message = "generation_config.json, or the GGUF file's: %s = %s is not used: %s"
+        _log.warning(message, name, _shown(value), error)
+        return False
+    return True

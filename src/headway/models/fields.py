@@ -80,11 +80,13 @@ class Fields:
         return value
 
     def integer(self, key: str, default: int | None = None, *, minimum: int = 1) -> int:
-        """Return an integer of at least ``minimum`` that fits 31 bits."""
+        """Return an integer of at least ``minimum`` that fits 31 bits; 8.0 counts as one."""
         value = self.get(key)
         if value is None and default is not None:
             return default
         value = self._required(key)
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
         if isinstance(value, bool) or not isinstance(value, int):
             raise self.fail(key, f"must be an integer, not {shown(value)}")
         if not minimum <= value < 2**31:

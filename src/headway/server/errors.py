@@ -84,6 +84,10 @@ def problem(
     return Problem(status, body, headers or {})
 
 
+#: A bug: nothing of what is inside is told.
+INTERNAL = problem(500, "Internal error.", code="internal_error")
+
+
 def retry_after(seconds: float | None) -> dict[str, str]:
     """Return the headers that say when to come back; none for None."""
     if seconds is None or not math.isfinite(seconds):
@@ -107,7 +111,7 @@ def problem_of(error: HeadwayError) -> Problem:
             message = "Computing the request failed." if error.status == 500 else str(error)
             return problem(error.status, message, code=error.code, headers=headers)
         case _:
-            return problem(500, "Internal error.", code="internal_error")
+            return INTERNAL
 
 
 def error_response(scope: Scope, p: Problem) -> Response:
@@ -132,5 +136,4 @@ async def on_http_exception(request: Request, error: Exception) -> Response:
 
 async def on_internal_error(request: Request, _error: Exception) -> Response:
     """Answer an unforeseen exception without telling what is inside."""
-    p = problem(500, "Internal error.", code="internal_error")
-    return error_response(request.scope, p)
+    return error_response(request.scope, INTERNAL)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from headway.generation.scores import ScoredPosition, ScoredToken, TextOffsets
+from headway.generation.scores import ScoredPosition, ScoredToken
 from headway.server.responses import (
     ChatLogprobs,
     CompletionLogprobs,
@@ -62,15 +62,12 @@ def completion_logprobs(
 
 
 def echo_logprobs(
-    first: ScoredToken, rest: Sequence[ScoredPosition], text: str
+    first: ScoredToken, rest: Sequence[ScoredPosition], offsets: Sequence[int]
 ) -> CompletionLogprobs:
-    """Return those of a prompt. Its first token has none; it may not be part of its text (BOS)."""
-    offsets = TextOffsets()
-    shown = text.startswith(first.text)
-    first_offset = offsets.advance(first.data) if shown else 0
-    tail = completion_logprobs(rest, [offsets.advance(p.token.data) for p in rest], 0)
+    """Return those of a prompt, whose first token has none; ``offsets`` are of all its tokens."""
+    tail = completion_logprobs(rest, offsets[1:], 0)
     return CompletionLogprobs(
-        [first_offset, *tail.text_offset],
+        list(offsets),
         [None, *tail.token_logprobs],
         [_label(first), *tail.tokens],
         [None, *(tail.top_logprobs or [])],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from headway.errors import RequestError
 from headway.generation.params import MAX_LOGPROBS, GenerationParams, refuse
@@ -82,20 +82,26 @@ def _lists(items: list[Any]) -> list[Prompt] | None:
     return items if all(isinstance(item, list) for item in items) else None
 
 
-def prompts_of(request: CompletionRequest) -> list[Prompt]:
-    """Return the prompts in order, each a text or a list of token ids; at least one."""
+def prompts_of(request: CompletionRequest, max_model_len: int) -> list[Prompt]:
+    """Return the prompts in order, each a text or a list of token ids; at least one.
+
+    More token ids than the model takes are not looked at: whoever submits them refuses them.
+    """
     prompt = request.prompt
     if isinstance(prompt, str):
         return [prompt]
     if not prompt:
         raise RequestError("Invalid 'prompt': empty array.", param="prompt", code="empty_array")
+    if isinstance(prompt[0], int):
+        if len(prompt) > max_model_len:
+            return [cast("list[int]", prompt)]
+    elif len(prompt) > MAX_PROMPTS:
+        refuse("prompt", f"at most {MAX_PROMPTS} prompts per request.")
     prompts = _strings(prompt) or _ids(prompt) or _lists(prompt)
     if prompts is None:
         refuse(
             "prompt", "must be a string, or an array of only strings, token ids, or arrays of ids."
         )
-    if len(prompts) > MAX_PROMPTS:
-        refuse("prompt", f"at most {MAX_PROMPTS} prompts per request.")
     return prompts
 
 

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from headway.errors import RequestError
+from headway.generation.params import refuse
 from headway.server.requests import (
     ChatMessage,
     ChatRequest,
@@ -16,6 +17,11 @@ from headway.server.requests import (
     GenerationRequest,
     StreamOptions,
 )
+
+MAX_MESSAGES = 2048
+
+#: Content parts of all messages together.
+MAX_PARTS = 2048
 
 #: No value that means "off" is longer than this.
 MAX_OFF_BYTES = 64
@@ -47,7 +53,7 @@ COMPLETION: Mapping[str, tuple[Any, ...]] = {**GENERATION, "suffix": ("",)}
 CHAT: Mapping[str, tuple[Any, ...]] = {
     **GENERATION,
     "tools": (),
-    "tool_choice": ("none",),
+    "tool_choice": ("none", "auto"),
     "functions": (),
     "function_call": ("none",),
     "audio": (),
@@ -164,10 +170,19 @@ def check_message(message: ChatMessage, where: str) -> None:
             _check_part(part, f"{where}.content[{i}]")
 
 
+def _check_counts(messages: list[ChatMessage]) -> None:
+    if len(messages) > MAX_MESSAGES:
+        refuse("messages", f"at most {MAX_MESSAGES} messages.")
+    contents = (message.content for message in messages)
+    if sum(len(content) for content in contents if isinstance(content, list)) > MAX_PARTS:
+        refuse("messages", f"at most {MAX_PARTS} parts in all messages together.")
+
+
 def check_messages(messages: list[ChatMessage]) -> None:
     """Refuse an empty conversation, and messages that can't be read."""
     if not messages:
         raise RequestError("Invalid 'messages': empty array.", param="messages", code="empty_array")
+    _check_counts(messages)
     for i, message in enumerate(messages):
         check_message(message, f"messages[{i}]")
 

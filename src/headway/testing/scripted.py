@@ -79,7 +79,7 @@ class ScriptedExecutor:
         prompt_logprobs: dict[SequenceId, PromptLogprobs] = {}
         for part in plan.slices:
             new = self._sequences[part.sequence_id]
-            if new.sampling.prompt_logprobs is not None:
+            if new.sampling.prompt_logprobs is not None and new.index == 0:
                 scored = _score(new, part.start, part.start + part.count)
                 if scored is not None:
                     prompt_logprobs[part.sequence_id] = scored

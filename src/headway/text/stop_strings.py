@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NamedTuple
 
 from headway.errors import RequestError
@@ -49,7 +50,7 @@ class StopStrings:
         if not all(stops):
             raise RequestError("a stop string is empty", param="stop", code="invalid_stop")
         self._include = include
-        self._root = _automaton(stops)
+        self._root = _automaton(tuple(stops))
         self._firsts = frozenset(stop[0] for stop in stops)
         self._state = self._root
         self._held = ""
@@ -91,7 +92,9 @@ def _step(root: _State, state: _State, character: str) -> _State:
     return root
 
 
-def _automaton(stops: Sequence[str]) -> _State:
+@lru_cache(maxsize=8)
+def _automaton(stops: tuple[str, ...]) -> _State:
+    """Return the root; nothing changes the states later, so all sequences of a call share them."""
     root = _State(0)
     for stop in stops:
         state = root

@@ -86,9 +86,8 @@ class ChatFormat:
     def _opening(self) -> list[bytes]:
         self._has_opened = True
         delta = ChatDelta(role="assistant", content="")
-        prompt_ids = self._prompt_ids()
         return [
-            self._encode([ChatChunkChoice(i, delta)], prompt_ids=prompt_ids)
+            self._encode([ChatChunkChoice(i, delta)], prompt_ids=UNSET if i else self._prompt_ids())
             for i in range(self._params.n)
         ]
 

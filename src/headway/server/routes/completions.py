@@ -14,7 +14,7 @@ from headway.core.events import FinishReason
 from headway.generation.collect import Choice
 from headway.generation.generator import COMPLETION_MAX_TOKENS, Generator, Terms
 from headway.generation.params import GenerationParams, refuse
-from headway.generation.scores import Scorer
+from headway.generation.scores import Scorer, text_offsets
 from headway.generation.sequence_text import TextDelta
 from headway.generation.stream import TextStream, Usage
 from headway.server.answers import send_answer
@@ -36,9 +36,13 @@ from headway.server.responses import (
 
 @dataclass(frozen=True, slots=True)
 class PromptView:
-    """One prompt as answers show it: its text, its ids, and its stream."""
+    """One prompt as answers show it: its text, where its tokens start there, and its stream.
+
+    Without ``echo`` and ``logprobs`` there are no offsets.
+    """
 
     text: str
+    offsets: Sequence[int]
     stream: TextStream
 
 
@@ -147,7 +151,7 @@ class CompletionFormat:
         scorer = Scorer(self._tokenizer)
         first = scorer.token(prompt.stream.prompt_token_ids[0], 0.0)
         rest = [position for position in prompt.stream.prompt_scores if position is not None]
-        return echo_logprobs(first, rest, prompt.text)
+        return echo_logprobs(first, rest, prompt.offsets)
 
     def _encode(self, choices: list[CompletionChoice], usage: WireUsage | None = None) -> bytes:
         chunk = Completion(
@@ -181,6 +185,39 @@ def _text_of(
     )
 
 
+def _offsets_of(
+    generator: Generator, prompt: Prompt, ids: Sequence[int], request: CompletionRequest
+) -> list[int]:
+    """Return where each token starts in the text that is echoed."""
+    tokenizer = generator.tokenizer
+    if isinstance(prompt, list):
+        skips = request.skip_special_tokens is not False
+        return text_offsets(tokenizer, ids, skip_special_tokens=skips)
+    # all of a client's own text is echoed, but not what the tokenizer puts around it
+    framed = request.add_special_tokens is not False
+    before = len(tokenizer.framing.prefix_ids) if framed else 0
+    after = len(tokenizer.framing.suffix_ids) if framed else 0
+    own = ids[before : len(ids) - after]
+    offsets = text_offsets(tokenizer, own, skip_special_tokens=False)
+    end = len(prompt)  # the tokenizer may have normalised the text to a longer one
+    return [0] * before + [min(offset, end) for offset in offsets] + [end] * after
+
+
+def _view(
+    generator: Generator,
+    prompt: Prompt,
+    stream: TextStream,
+    params: GenerationParams,
+    request: CompletionRequest,
+) -> PromptView:
+    text = _text_of(generator, prompt, stream, params)
+    if not request.echo or params.logprobs is None:
+        return PromptView(text, (), stream)
+    return PromptView(
+        text, _offsets_of(generator, prompt, stream.prompt_token_ids, request), stream
+    )
+
+
 async def _submit_all(
     generator: Generator,
     encoded: Sequence[Sequence[int]],
@@ -211,7 +248,7 @@ async def answer_completion(front: Front, request: CompletionRequest, exchange: 
     check_completion(request)
     params = completion_params(request)
     terms = front.terms_for(exchange.scope)
-    prompts = prompts_of(request)
+    prompts = prompts_of(request, generator.max_model_len)
     if len(prompts) * params.n > MAX_CHOICES:
         refuse("n", f"prompts times n must not exceed {MAX_CHOICES}.")
     encoded = [await _encode(generator, prompt, request) for prompt in prompts]
@@ -219,7 +256,7 @@ async def answer_completion(front: Front, request: CompletionRequest, exchange: 
         exchange.record.streams = streams
         await _submit_all(generator, encoded, params, terms, streams)
         views = [
-            PromptView(_text_of(generator, prompt, stream, params), stream)
+            _view(generator, prompt, stream, params, request)
             for prompt, stream in zip(prompts, streams, strict=True)
         ]
         wire = CompletionFormat(request, params, model, generator, views)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 from msgspec import UNSET
 from starlette.requests import Request
@@ -9,13 +11,16 @@ from starlette.responses import Response
 
 from headway.errors import RequestError
 from headway.generation.generator import Generator
-from headway.generation.params import check_token_ids
+from headway.generation.params import check_token_ids, refuse
 from headway.server.endpoint import Exchange
 from headway.server.front import Front
 from headway.server.refusals import check_messages
 from headway.server.requests import DetokenizeRequest, TokenizeRequest
 from headway.server.responses import Model, ModelList, Prompt, Tokens
 from headway.server.routes.chat import encode_messages
+
+#: Ids that ``/detokenize`` takes at once.
+MAX_DETOKENIZED = 2**18
 
 
 class ModelRoutes:
@@ -60,16 +65,22 @@ async def answer_tokenize(front: Front, request: TokenizeRequest, exchange: Exch
     """Return the token ids of a prompt or a conversation."""
     _, generator = front.model(request.model)
     ids = list(await _encode(generator, request))
-    texts = [generator.tokenizer.token_text(each) for each in ids]
-    answer = Tokens(
-        len(ids), generator.max_model_len, ids, texts if request.return_token_strs else UNSET
-    )
+    generator.check_fits(ids, "prompt" if request.messages is None else "messages")
+    wants_texts = request.return_token_strs
+    texts = [generator.tokenizer.token_text(each) for each in ids] if wants_texts else UNSET
+    answer = Tokens(len(ids), generator.max_model_len, ids, texts)
     await exchange.respond(msgspec.json.encode(answer))
+
+
+def _decode(generator: Generator, token_ids: list[int]) -> str:
+    check_token_ids("tokens", token_ids, generator.vocab_size)
+    return generator.tokenizer.decode(token_ids, skip_special_tokens=False)
 
 
 async def answer_detokenize(front: Front, request: DetokenizeRequest, exchange: Exchange) -> None:
     """Return the text of token ids, special tokens included."""
     _, generator = front.model(request.model)
-    check_token_ids("tokens", request.tokens, generator.vocab_size)
-    text = generator.tokenizer.decode(request.tokens, skip_special_tokens=False)
+    if len(request.tokens) > MAX_DETOKENIZED:
+        refuse("tokens", f"at most {MAX_DETOKENIZED} ids.")
+    text = await asyncio.to_thread(_decode, generator, request.tokens)
     await exchange.respond(msgspec.json.encode(Prompt(text)))
