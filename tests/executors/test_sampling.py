@@ -241,7 +241,10 @@ def test_a_bias_is_turned_into_arrays_once_and_never_taken_for_another() -> None
     assert [one([0.0, 0.0, 0.0], each) for each in draws] == [1, 1, 1]  # 4 is more than 3.5
     assert _bias_arrays(shared.logit_bias)[0] is _bias_arrays(shared.logit_bias)[0]
     for best in range(600):  # more than are kept, and ids of freed objects come again
-        assert one(np.zeros(600), draw(temperature=0, logit_bias=((best, 1.0),))) == best
+        assert (
+            one(np.zeros(600, dtype=np.float32), draw(temperature=0, logit_bias=((best, 1.0),)))
+            == best
+        )
 
 
 @pytest.mark.parametrize("penalty", [5e-324, 0.01, 100.0, 1e308])

@@ -23,10 +23,11 @@ from headway.config import all_settings
 from headway.core.events import ExpireReason, RejectReason
 from headway.generation import params
 from headway.models.checkpoint import TokenizerAssets
-from headway.server import endpoint, errors, refusals, requests, responses, run
+from headway.server import body, endpoint, errors, refusals, requests, responses, run
 from headway.server.access import MAX_REQUEST_ID_CHARACTERS
 from headway.server.params import MAX_PROMPTS, SAME_NAME
 from headway.server.routes.health import Report
+from headway.server.routes.models import MAX_DETOKENIZED
 from headway.testing.tiny_models import tiny_checkpoint, tiny_config
 from headway.text.byte_level import CHARACTERS
 
@@ -202,6 +203,10 @@ def test_every_path_is_listed() -> None:
         ("stop", params.MAX_STOP_CHARACTERS),
         ("stop_token_ids", params.MAX_STOP_TOKEN_IDS),
         ("logit_bias", int(params.MAX_LOGIT_BIAS)),
+        ("logit_bias", params.MAX_LOGIT_BIASES),
+        ("repetition_penalty", int(params.MAX_REPETITION_PENALTY)),
+        ("messages", refusals.MAX_MESSAGES),
+        ("messages", refusals.MAX_PARTS),
         ("prompt_logprobs", params.MAX_LOGPROBS),
         ("top_logprobs", params.MAX_LOGPROBS),
         ("logprobs", params.MAX_LOGPROBS),
@@ -219,6 +224,10 @@ def test_limits_of_fields_are_the_real_ones(field: str, number: int) -> None:
         f"must\narrive within {endpoint.BODY_TIMEOUT_S:g} s",
         f"at most {MAX_REQUEST_ID_CHARACTERS} characters are echoed",
         f"at most {errors.MAX_MESSAGE_CHARACTERS} characters",
+        f"may have {body.MAX_BRACKETS} opening brackets",
+        f"too large is read and dropped up to {body.MAX_DISCARDED_BYTES // 2**20} MiB and for "
+        f"at most {body.DISCARD_TIMEOUT_S:g} s",
+        f"takes `model` and `tokens`, {MAX_DETOKENIZED} at most",
         f"503s of probes carry `Retry-After: {errors.RETRY_AFTER_S:g}`",
     ],
 )

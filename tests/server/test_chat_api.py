@@ -210,6 +210,8 @@ async def test_template_variables_can_be_set() -> None:
 
 
 HARMLESS: list[dict[str, Any]] = [
+    {"metadata": {}, "prompt_cache_options": {"a": [1]}},
+    {"metadata": None, "prompt_cache_options": None},
     {"user": "u", "metadata": {"a": "b"}, "safety_identifier": "s", "prompt_cache_key": "k"},
     {"store": False, "parallel_tool_calls": True, "modalities": ["text"], "verbosity": "medium"},
     {"tool_choice": "auto"},
@@ -410,3 +412,13 @@ async def test_a_bug_in_mid_stream_ends_it_with_an_error(
     assert "secret" not in error["error"]["message"]
     assert done == "[DONE]"
     assert "ZeroDivisionError" in caplog.text
+
+
+@pytest.mark.parametrize("value", ["x", {"a": 1}, 5])
+async def test_annotations_that_are_no_array_are_refused(value: Any) -> None:
+    messages = [{"role": "user", "content": "u", "annotations": value}]
+    async with running() as service:
+        reply = await service.call(CHAT, {"messages": messages})
+    assert reply.status == 400
+    assert reply.error["param"] == "messages[0].annotations"
+    assert reply.error["code"] == "invalid_type"

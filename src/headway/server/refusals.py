@@ -92,6 +92,11 @@ PART: Mapping[str, tuple[Any, ...]] = {
     "refusal": (),
 }
 
+#: Fields that nobody looks into, and what they must be if they are not null.
+GENERATION_HINTS = {"metadata": "object", "prompt_cache_options": "object"}
+MESSAGE_HINTS = {"annotations": "array"}
+OPENINGS = {"object": b"{", "array": b"["}
+
 
 def refuse_unsupported(param: str, explanation: str = "") -> NoReturn:
     """Raise the 400 that says ``param`` asks for something that does not exist here."""
@@ -114,6 +119,16 @@ def _check(struct: msgspec.Struct, table: Mapping[str, tuple[Any, ...]], prefix:
             refuse_unsupported(prefix + name)
 
 
+def _check_hints(struct: msgspec.Struct, hints: Mapping[str, str], prefix: str = "") -> None:
+    """Check the type of hints by their first byte, since nothing else of them matters."""
+    for name, kind in hints.items():
+        first = bytes(memoryview(getattr(struct, name))[:1])
+        if first not in (b"", b"n", OPENINGS[kind]):
+            param = prefix + name
+            message = f"Invalid '{param}': Expected `{kind} | null`."
+            raise RequestError(message, param=param, code="invalid_type")
+
+
 def check_options(options: StreamOptions | None, stream: bool) -> None:
     """Refuse stream options without a stream, and those that are not supported."""
     if options is None:
@@ -128,6 +143,7 @@ def check_options(options: StreamOptions | None, stream: bool) -> None:
 
 
 def _check_shared(request: GenerationRequest) -> None:
+    _check_hints(request, GENERATION_HINTS)
     check_options(request.stream_options, bool(request.stream))
     if request.prompt_logprobs is not None and request.stream:
         refuse_unsupported("prompt_logprobs", "It is not available with 'stream'.")
@@ -161,6 +177,7 @@ def check_message(message: ChatMessage, where: str) -> None:
             code="invalid_value",
         )
     _check(message, MESSAGE, f"{where}.")
+    _check_hints(message, MESSAGE_HINTS, f"{where}.")
     if message.content is None:
         raise RequestError(
             f"Missing '{where}.content'.", param=f"{where}.content", code="invalid_value"

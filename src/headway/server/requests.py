@@ -13,6 +13,10 @@ from typing import Any
 import msgspec
 
 Refused = msgspec.Raw
+
+#: An object or array that nobody looks into; a check of its kind is all it gets.
+Container = msgspec.Raw
+
 NOTHING = msgspec.Raw()
 
 
@@ -57,11 +61,11 @@ class GenerationRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True
 
     # hints
     user: str | None = None
-    metadata: dict[str, msgspec.Raw] | None = None
+    metadata: Container = NOTHING
     safety_identifier: str | None = None
     prompt_cache_key: str | None = None
     prompt_cache_retention: str | None = None
-    prompt_cache_options: dict[str, msgspec.Raw] | None = None
+    prompt_cache_options: Container = NOTHING
     session_id: str | None = None
 
     # refused, unless they ask for nothing
@@ -116,7 +120,7 @@ class ChatMessage(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     role: str
     content: str | list[ContentPart] | None = None
     name: str | None = None
-    annotations: list[msgspec.Raw] | None = None
+    annotations: Container = NOTHING
     refusal: Refused = NOTHING
     audio: Refused = NOTHING
     tool_calls: Refused = NOTHING
