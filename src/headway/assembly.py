@@ -24,7 +24,7 @@ from headway.errors import ConfigError
 from headway.executors.simulated import LinearStepCost, SimulatedExecutor
 from headway.generation.generator import Generator, Terms
 from headway.metrics.engine import EngineMetrics
-from headway.models.catalog import resolve
+from headway.models.catalog import CATALOG, resolve
 from headway.models.checkpoint import Checkpoint
 from headway.models.config import ModelConfig
 from headway.models.loading import open_checkpoint
@@ -73,7 +73,7 @@ def assemble(settings: Settings, progress: Callable[[str], None]) -> Assembly:
         tokenizer=tokenizer,
         chat_template=template,
         eos_token_ids=checkpoint.eos_token_ids,
-        generation_defaults=checkpoint.generation_config,
+        generation_defaults={**_advised(settings), **checkpoint.generation_config},
         vocab_size=checkpoint.config.vocab_size,
         max_model_len=limits.longest,
         model_context=checkpoint.config.max_position_embeddings,
@@ -93,6 +93,12 @@ def assemble(settings: Settings, progress: Callable[[str], None]) -> Assembly:
 def _default_name(model: str) -> str:
     """Return the model's name in the API: the last part of its path, without ``.gguf``."""
     return Path(model).name.removesuffix(".gguf") or model
+
+
+def _advised(settings: Settings) -> Mapping[str, float]:
+    """Return the sampling that a known model's authors advise; a model's own file wins."""
+    entry = CATALOG.get(settings.model.path)
+    return entry.generation_defaults if entry else {}
 
 
 def _terms(scheduler: SchedulerSettings) -> Terms:

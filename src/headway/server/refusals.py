@@ -162,8 +162,13 @@ def _check_part(part: ContentPart, where: str) -> None:
     if part.type != "text":
         refuse_unsupported(f"{where}.type", "Only text can be read.")
     if part.text is None:
-        raise RequestError(f"Missing '{where}.text'.", param=f"{where}.text", code="invalid_value")
+        raise _missing(f"{where}.text")
     _check(part, PART, f"{where}.")
+
+
+def _missing(param: str) -> RequestError:
+    message = f"Missing required parameter: '{param}'."
+    return RequestError(message, param=param, code="missing_required_parameter")
 
 
 def check_message(message: ChatMessage, where: str) -> None:
@@ -179,9 +184,7 @@ def check_message(message: ChatMessage, where: str) -> None:
     _check(message, MESSAGE, f"{where}.")
     _check_hints(message, MESSAGE_HINTS, f"{where}.")
     if message.content is None:
-        raise RequestError(
-            f"Missing '{where}.content'.", param=f"{where}.content", code="invalid_value"
-        )
+        raise _missing(f"{where}.content")
     if isinstance(message.content, list):
         for i, part in enumerate(message.content):
             _check_part(part, f"{where}.content[{i}]")
