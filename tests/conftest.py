@@ -8,9 +8,9 @@ import hypothesis
 import pytest
 
 from headway.errors import ModelError
-from headway.kernels.openmp import wait_passively
+from headway.kernels.openmp import spin_briefly
 
-wait_passively()  # before any test imports torch: the machine may be busy with something else
+spin_briefly()  # before any test imports torch: the machine may be busy with something else
 
 # The machine that runs the tests may be slow or busy: no example may fail for its time.
 hypothesis.settings.register_profile("headway", deadline=None)

@@ -248,9 +248,9 @@ def _executor(settings: Settings, checkpoint: Checkpoint, limits: SchedulerLimit
 def _torch_executor(
     settings: Settings, checkpoint: Checkpoint, limits: SchedulerLimits
 ) -> Executor:
-    from headway.kernels.openmp import wait_passively
+    from headway.kernels.openmp import spin_briefly
 
-    wait_passively()
+    spin_briefly()
     try:
         from headway.executors.torch import TorchExecutor
     except ModuleNotFoundError as error:
