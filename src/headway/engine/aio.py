@@ -168,7 +168,9 @@ class AsyncEngine:
         try:
             await asyncio.wait_for(self._all_ended.wait(), timeout_s)
         except TimeoutError:
-            _log.info("%d requests outlived the drain of %g s", len(self._streams), timeout_s)
+            _log.info(
+                "after %g s of draining, requests still live: %d", timeout_s, len(self._streams)
+            )
 
     def _ask_cancel(self, request_id: RequestId, reason: str) -> None:
         self._ask(lambda: self._outbox.extend(self._engine.cancel(request_id, reason)))

@@ -14,7 +14,8 @@ def _cancelled(event: Cancelled) -> GenerationError:
     if event.reason == "client_too_slow":
         message = "The client read too slowly, so the request was stopped."
         return GenerationError(message, code=event.reason, status=503, retry=False)
-    message = f"The request was stopped: {event.reason}."
+    why = "the server is shutting down" if event.reason == "server_shutdown" else event.reason
+    message = f"The request was stopped: {why}."
     return GenerationError(message, code="cancelled", status=503, retry=True)
 
 

@@ -118,7 +118,8 @@ class Front:
             return next(iter(self.generators.items()))
         generator = self.generators.get(name)
         if generator is None:
-            message = f"The model '{shorten(name, 100)}' does not exist."
+            served = ", ".join(self.generators)
+            message = f"The model '{shorten(name, 100)}' does not exist. Served: {served}."
             raise RequestError(message, param="model", code="model_not_found", status=404)
         return name, generator
 

@@ -100,7 +100,7 @@ OPENINGS = {"object": b"{", "array": b"["}
 
 def refuse_unsupported(param: str, explanation: str = "") -> NoReturn:
     """Raise the 400 that says ``param`` asks for something that does not exist here."""
-    message = f"Unsupported parameter: '{param}' is not supported with this value."
+    message = f"Unsupported parameter: '{param}' can't be served with this value."
     raise RequestError(
         f"{message} {explanation}".strip(), param=param, code="unsupported_parameter"
     )

@@ -113,7 +113,7 @@ class Supervisor:
             _log.error("the engine has failed: %s", status.error)
             self.exit_code = 1
         elif num_cut_off:
-            _log.warning("%d requests were cut off", num_cut_off)
+            _log.warning("requests that were cut off: %d", num_cut_off)
             self.exit_code = 1
 
     def _give_up(self, message: str) -> None:
