@@ -18,7 +18,7 @@ from headway.testing.tiny_models import ArrayTensor, tiny_checkpoint, tiny_confi
 
 pytest.importorskip("torch")
 
-from headway.executors.torch import TorchExecutor, kv_bytes_per_block
+from headway.executors.torch import TorchExecutor
 
 POISON = 5  # a token whose embedding is infinite
 
@@ -173,12 +173,6 @@ def test_bfloat16_answers_are_close_to_float32() -> None:
         values.append(np.array([value for _, value in sorted(logprobs.top)]))
     difference = np.abs(values[0] - values[1]).max()
     assert 0 < difference < 0.03 * np.abs(values[0]).max()
-
-
-def test_bytes_of_a_block() -> None:
-    config = tiny_config(num_layers=3, num_kv_heads=2, head_dim=16)
-    assert kv_bytes_per_block(config, 8, "float32") == 2 * 3 * 2 * 16 * 8 * 4
-    assert kv_bytes_per_block(config, 8, "bfloat16") == 2 * 3 * 2 * 16 * 8 * 2
 
 
 @pytest.mark.parametrize(

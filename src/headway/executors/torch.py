@@ -10,13 +10,6 @@ from headway.executors.model import ModelExecutor
 from headway.kernels.torch_linear import TorchMatrix
 from headway.kernels.torch_ops import DTYPES, Dtype, TorchOps, TorchStep
 from headway.models.checkpoint import Checkpoint
-from headway.models.config import ModelConfig
-
-
-def kv_bytes_per_block(config: ModelConfig, block_size: int, dtype: Dtype) -> int:
-    """Return the bytes that one block of ``block_size`` positions takes, over all layers."""
-    per_position = 2 * config.num_layers * config.num_kv_heads * config.head_dim
-    return per_position * block_size * DTYPES[dtype].itemsize
 
 
 class TorchExecutor:

@@ -141,15 +141,6 @@ class Tokenizer:
         """Whether the token is structure (end of turn, …) and not text."""
         return token_id in self.vocabulary.special_ids
 
-    def check_ids(self, ids: Iterable[int], param: str) -> None:
-        """Refuse ids outside the vocabulary; ``param`` is the request field they came from.
-
-        Raises:
-            RequestError: names the first such id.
-        """
-        for token_id in ids:
-            self.vocabulary.check_id(token_id, param)
-
     def min_tokens_for(self, text: str) -> int:
         """A lower bound of ``len(encode(text, add_special_tokens=True))``, without encoding.
 
