@@ -14,8 +14,11 @@ from pathlib import Path
 
 from prometheus_client.metrics_core import Metric
 
-from headway.config import SECTIONS, Setting, settings_of
+from headway.config import SECTIONS, TABLES, Setting, settings_of
+from headway.config.protect import ADVICE, Advice, shown
 from headway.config.values import allowed
+from headway.core.config import SchedulerConfig
+from headway.core.events import Preempted
 from headway.core.limits import SchedulerLimits
 from headway.core.plan import RequestId
 from headway.core.request import Request
@@ -54,6 +57,42 @@ def settings() -> Iterator[str]:
         yield ""
 
 
+def tables() -> Iterator[str]:
+    """A heading and a table for each kind of named table; the file alone has them."""
+    header = ("key", "default", "allowed", "meaning")
+    for kind, section in TABLES.items():
+        yield from (f"## `[{kind}.NAME]`", "", section.__doc__ or "", "")
+        yield from table(header, map(_table_row, settings_of(section)))
+        yield ""
+
+
+def _table_row(setting: Setting) -> tuple[str, ...]:
+    row = _setting_row(setting)
+    return (row[0], *row[3:])
+
+
+def protect() -> Iterator[str]:
+    """A heading and a table for each goal."""
+    for goal, rows in ADVICE.items():
+        yield from (f'### `protect = "{goal}"`', "")
+        yield from table(("setting", "set to", "warns", "reason"), map(_advice_row, rows))
+        yield ""
+
+
+def _advice_row(advice: Advice) -> tuple[str, ...]:
+    sets = "–" if advice.sets is None else code(shown(advice.sets))
+    only = "" if advice.only is None else f" ({advice.only.words})"
+    return (code(advice.key) + only, sets, _warns(advice), advice.why)
+
+
+def _warns(advice: Advice) -> str:
+    if advice.among:
+        return "unless " + " or ".join(code(shown(value)) for value in advice.among)
+    if advice.at_least is not None:
+        return f"below {advice.at_least:g}"
+    return "–" if advice.at_most is None else f"above {advice.at_most:g}"
+
+
 def _setting_row(setting: Setting) -> tuple[str, ...]:
     flag = setting.flag
     if setting.rule.kind is bool:
@@ -85,8 +124,14 @@ def _default(setting: Setting) -> str:
 def families() -> list[Metric]:
     """Every metric family after a short life, so that each has series to read its labels from."""
     scheduler = Scheduler(
-        SchedulerLimits(
-            num_blocks=4, block_size=16, max_model_len=64, max_num_seqs=1, max_num_batched_tokens=16
+        SchedulerConfig(
+            limits=SchedulerLimits(
+                num_blocks=4,
+                block_size=16,
+                max_model_len=64,
+                max_num_seqs=1,
+                max_num_batched_tokens=16,
+            )
         )
     )
     metrics = EngineMetrics("model", scheduler.statistics)
@@ -94,6 +139,7 @@ def families() -> list[Metric]:
     engine = Engine(scheduler, executor, VirtualClock(), observers=[metrics])
     sampling = SamplingParams(max_tokens=2)
     engine.submit(Request(request_id=RequestId("r"), prompt_token_ids=(1,), sampling=sampling))
+    metrics.on_events([Preempted(RequestId("r"), 0, 1)], 0.0)
     while not engine.step().is_idle:
         pass
     metrics.on_http_request("/v1/completions", 200)
@@ -151,7 +197,7 @@ def refused(fields: Mapping[str, tuple[object, ...]], *leave_out: str) -> Iterat
 
 
 PARTS: dict[str, dict[str, Callable[[], Iterator[str]]]] = {
-    "settings.md": {"settings": settings},
+    "settings.md": {"settings": settings, "tables": tables, "protect": protect},
     "metrics.md": {
         "metrics": lambda: metrics("headway_"),
         "aliases": lambda: metrics("vllm:"),

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         UsageError,
     )
     from headway.generation.params import GenerationParams
+    from headway.generation.terms import Terms
     from headway.llm import LLM
 
 _HOMES = {
@@ -28,6 +29,7 @@ _HOMES = {
     "HeadwayError": "headway.errors",
     "LLM": "headway.llm",
     "RequestError": "headway.errors",
+    "Terms": "headway.generation.terms",
     "UsageError": "headway.errors",
 }
 
@@ -38,6 +40,7 @@ __all__ = [
     "GenerationParams",
     "HeadwayError",
     "RequestError",
+    "Terms",
     "UsageError",
     "__version__",
 ]

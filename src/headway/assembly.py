@@ -12,7 +12,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from headway.config import SchedulerSettings, Settings, SimulationSettings
+from headway.config import Settings
+from headway.config.scheduling import scheduler_config, simulated_costs
+from headway.core.config import SchedulerConfig
 from headway.core.limits import SchedulerLimits
 from headway.core.ports import Executor
 from headway.core.scheduler import Scheduler
@@ -20,9 +22,9 @@ from headway.engine.aio import AsyncEngine
 from headway.engine.clock import RealClock
 from headway.engine.journal import Journal
 from headway.engine.loop import Engine
-from headway.errors import ConfigError
-from headway.executors.simulated import LinearStepCost, SimulatedExecutor
-from headway.generation.generator import Generator, Terms
+from headway.errors import ConfigError, JournalError
+from headway.executors.simulated import SimulatedExecutor
+from headway.generation.generator import Generator
 from headway.metrics.engine import EngineMetrics
 from headway.models.catalog import CATALOG, resolve
 from headway.models.checkpoint import Checkpoint
@@ -47,7 +49,6 @@ class Assembly:
     engine: AsyncEngine
     generator: Generator
     metrics: EngineMetrics
-    terms: Terms
 
 
 def assemble(settings: Settings, progress: Callable[[str], None]) -> Assembly:
@@ -58,14 +59,14 @@ def assemble(settings: Settings, progress: Callable[[str], None]) -> Assembly:
     """
     checkpoint = open_checkpoint(resolve(settings.model.path, progress))
     tokenizer, template = _text(checkpoint, settings)
-    limits = _limits(settings, checkpoint.config)
-    scheduler = Scheduler(limits)
+    config = _scheduler_config(settings, checkpoint.config)
+    limits = config.limits
+    scheduler = _scheduler(config)
     name = settings.model.served_name or _default_name(settings.model.path)
     metrics = EngineMetrics(name, scheduler.statistics)
     executor = _executor(settings, checkpoint, limits)
     # the journal comes last, so that a start that fails leaves none behind
-    path = settings.journal.path
-    journal = Journal.open(Path(path), scheduler) if path else None
+    journal = _journal(settings, scheduler)
     engine = Engine(scheduler, executor, RealClock(), journal=journal, observers=[metrics])
     front = AsyncEngine(engine, max_buffered_events=settings.server.max_buffered_events)
     generator = Generator(
@@ -78,6 +79,9 @@ def assemble(settings: Settings, progress: Callable[[str], None]) -> Assembly:
         max_model_len=limits.longest,
         model_context=checkpoint.config.max_position_embeddings,
         base_seed=settings.model.seed,
+        default_class=settings.default_class,
+        longest_by_class=longest_by_class(config),
+        isolates_tenants=settings.kv.prefix_sharing == "tenant",
     )
     return Assembly(
         name=name,
@@ -86,7 +90,6 @@ def assemble(settings: Settings, progress: Callable[[str], None]) -> Assembly:
         engine=front,
         generator=generator,
         metrics=metrics,
-        terms=_terms(settings.scheduler),
     )
 
 
@@ -99,12 +102,6 @@ def _advised(settings: Settings) -> Mapping[str, float]:
     """Return the sampling that a known model's authors advise; a model's own file wins."""
     entry = CATALOG.get(settings.model.path)
     return entry.generation_defaults if entry else {}
-
-
-def _terms(scheduler: SchedulerSettings) -> Terms:
-    return Terms(
-        queue_timeout_s=scheduler.queue_timeout_s, request_timeout_s=scheduler.request_timeout_s
-    )
 
 
 # -------------------------------------------------------------------- text
@@ -133,35 +130,41 @@ def _read_template(path: Path) -> str:
         raise ConfigError(f"the chat template {path} is not UTF-8 text") from None
 
 
-# -------------------------------------------------------------------- limits
+# -------------------------------------------------------------------- scheduler
 
 
-def _limits(settings: Settings, config: ModelConfig) -> SchedulerLimits:
-    wanted = settings.scheduler
-    max_model_len = _max_model_len(settings, config)
-    num_blocks = _num_blocks(settings, config, max_model_len)
-    block_size = settings.kv.block_size
-    if num_blocks * block_size + 1 < max_model_len:
-        _log.warning(
-            "the KV cache holds %d tokens, so sequences end there; the model's context is %d",
-            num_blocks * block_size,
-            max_model_len,
-        )
+def _scheduler(config: SchedulerConfig) -> Scheduler:
     try:
-        return SchedulerLimits(
-            num_blocks=num_blocks,
-            block_size=block_size,
-            max_model_len=max_model_len,
-            max_num_seqs=wanted.max_num_seqs,
-            max_num_batched_tokens=wanted.max_num_batched_tokens,
-            max_prefill_chunk_tokens=wanted.max_prefill_chunk_tokens,
-            enable_chunked_prefill=wanted.enable_chunked_prefill,
-            max_queue_requests=wanted.max_queue_requests,
-            max_queue_tokens=wanted.max_queue_tokens,
-            watermark_blocks=int(settings.kv.watermark * num_blocks),
-        )
+        return Scheduler(config)
     except ValueError as error:
         raise ConfigError(f"[scheduler] {error}") from error
+
+
+def _scheduler_config(settings: Settings, config: ModelConfig) -> SchedulerConfig:
+    max_model_len = _max_model_len(settings, config)
+    num_blocks = _num_blocks(settings, config, max_model_len)
+    num_kv_tokens = num_blocks * settings.kv.block_size
+    if num_kv_tokens + 1 < max_model_len:
+        _log.warning(
+            "the KV cache holds %d tokens, so sequences end at %d (the last token needs no KV); "
+            "without that limit they would at %d",
+            num_kv_tokens,
+            num_kv_tokens + 1,
+            max_model_len,
+        )
+    return scheduler_config(
+        settings,
+        max_model_len=max_model_len,
+        num_blocks=num_blocks,
+        num_swap_blocks=_num_swap_blocks(settings, config),
+    )
+
+
+def longest_by_class(config: SchedulerConfig) -> Mapping[str, int]:
+    """Return the longest sequence of each class; with reservations nobody has the whole pool."""
+    limits = config.limits
+    num_positions = {c.name: config.num_blocks_for(c) * limits.block_size for c in config.classes}
+    return {name: min(limits.max_model_len, most + 1) for name, most in num_positions.items()}
 
 
 def _max_model_len(settings: Settings, config: ModelConfig) -> int:
@@ -186,22 +189,36 @@ def _num_blocks(settings: Settings, config: ModelConfig, max_model_len: int) -> 
                 f"kv.capacity_bytes ({kv.capacity_bytes}) is less than one block ({num_bytes})"
             )
         return kv.capacity_bytes // num_bytes
-    weights = 0 if settings.model.executor == "simulated" else _weight_bytes(settings, config)
-    free = max(available_memory_bytes() - weights, 0)
+    free = max(available_memory_bytes() - _other_bytes(settings, config), 0)
     most_useful = settings.scheduler.max_num_seqs * -(-max_model_len // kv.block_size)
     num_blocks = min(int(kv.memory_utilization * free) // num_bytes, most_useful)
     if num_blocks < 1:
         raise ConfigError(
-            f"{free} bytes of memory are left beside the weights, and "
+            f"{free} bytes of memory are left beside the weights and the swap space, and "
             f"kv.memory_utilization ({kv.memory_utilization}) of that holds no KV block"
         )
     return num_blocks
+
+
+def _num_swap_blocks(settings: Settings, config: ModelConfig) -> int:
+    wanted = settings.kv.swap_space_bytes
+    num_bytes = kv_bytes_per_block(config, settings.kv.block_size, settings.model.dtype)
+    if 0 < wanted < num_bytes:
+        raise ConfigError(f"kv.swap_space_bytes ({wanted}) is less than one block ({num_bytes})")
+    return wanted // num_bytes
 
 
 def kv_bytes_per_block(config: ModelConfig, block_size: int, dtype: str) -> int:
     """Return the bytes of one block: keys and values of ``block_size`` positions, all layers."""
     per_position = 2 * config.num_layers * config.num_kv_heads * config.head_dim
     return per_position * block_size * _BYTES_PER_ELEMENT[dtype]
+
+
+def _other_bytes(settings: Settings, config: ModelConfig) -> int:
+    """Return about how many bytes are taken before the pool; a simulated engine has neither."""
+    if settings.model.executor == "simulated":
+        return 0
+    return _weight_bytes(settings, config) + settings.kv.swap_space_bytes
 
 
 def _weight_bytes(settings: Settings, config: ModelConfig) -> int:
@@ -238,6 +255,17 @@ def _container_memory_bytes(group: Path = Path("/sys/fs/cgroup")) -> int:
     return sys.maxsize if most == "max" else max(int(most) - used, 0)
 
 
+def _journal(settings: Settings, scheduler: Scheduler) -> Journal | None:
+    path = settings.journal.path
+    if path is None:
+        return None
+    try:
+        return Journal.open(Path(path), scheduler)
+    except JournalError as error:
+        hint = f"choose another path than {path}: what exists must be a journal of this version"
+        raise JournalError(f"{error}; {hint}") from error
+
+
 # -------------------------------------------------------------------- executors
 
 
@@ -261,6 +289,7 @@ def _torch_executor(
         checkpoint,
         num_blocks=limits.num_blocks,
         block_size=limits.block_size,
+        num_swap_blocks=limits.num_swap_blocks,
         dtype=settings.model.dtype,
         num_threads=settings.model.num_threads,
     )
@@ -270,19 +299,12 @@ def _simulated_executor(
     settings: Settings, checkpoint: Checkpoint, limits: SchedulerLimits
 ) -> Executor:
     return SimulatedExecutor(
-        _step_cost(settings.simulation),
+        simulated_costs(settings.simulation),
         RealClock(),
         num_blocks=limits.num_blocks,
         block_size=limits.block_size,
+        num_swap_blocks=limits.num_swap_blocks,
         vocab_size=checkpoint.config.vocab_size,
-    )
-
-
-def _step_cost(simulation: SimulationSettings) -> LinearStepCost:
-    return LinearStepCost(
-        base_s=simulation.step_base_ms / 1e3,
-        prefill_token_s=simulation.prefill_ms_per_token / 1e3,
-        decode_s=simulation.decode_ms_per_sequence / 1e3,
     )
 
 

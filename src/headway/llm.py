@@ -7,17 +7,18 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import TracebackType
 from typing import Any
 
 from headway.assembly import Assembly, assemble
-from headway.config import Settings, all_settings, load_settings, nearest
+from headway.config import Loaded, Settings, all_settings, load_settings, nearest
 from headway.errors import ConfigError, RequestError
 from headway.generation.collect import Choice, collect
 from headway.generation.loop_thread import LoopThread
@@ -25,8 +26,11 @@ from headway.generation.params import GenerationParams, is_integer, refuse
 from headway.generation.scores import ScoredPosition
 from headway.generation.sequence_text import TextDelta
 from headway.generation.stream import TextStream
+from headway.generation.terms import Terms
 from headway.generation.window import in_window
 from headway.models.progress import Progress, on_standard_error
+
+_log = logging.getLogger(__name__)
 
 #: A text, or the ids of its tokens.
 Prompt = str | Sequence[int]
@@ -51,11 +55,16 @@ class Completion:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """The answers to one prompt, and their cost in tokens."""
+    """The answers to one prompt, and their cost in tokens.
+
+    The KV of ``num_cached_tokens`` of the prompt was there already; that depends on what ran
+    before, so it does not count when outputs are compared.
+    """
 
     choices: tuple[Completion, ...]
     prompt_token_ids: tuple[int, ...]
     num_output_tokens: int
+    num_cached_tokens: int = field(default=0, compare=False)
 
     @property
     def text(self) -> str:
@@ -136,7 +145,10 @@ class LLM:
         progress: Progress = on_standard_error,
         **settings: Any,
     ) -> None:
-        self._run(assemble(_without_caps(_settings(model, settings)), progress))
+        loaded = _load(model, settings)
+        for warning in loaded.warnings:
+            _log.warning(warning)
+        self._run(assemble(_without_caps(loaded.settings), progress))
 
     @classmethod
     def from_settings(cls, settings: Settings, progress: Progress = on_standard_error) -> LLM:
@@ -161,21 +173,31 @@ class LLM:
         return self._assembly
 
     def generate(
-        self, prompts: Prompt | Iterable[Prompt], params: GenerationParams | None = None
+        self,
+        prompts: Prompt | Iterable[Prompt],
+        params: GenerationParams | None = None,
+        *,
+        terms: Terms | None = None,
     ) -> list[Output]:
         """Complete each prompt, a text or token ids; the order of the answers is theirs.
 
         All of them share batches. There may be any number: those that the engine does not need
-        yet wait here.
+        yet wait here. ``terms`` say in which class they are served, and before whom.
 
         Raises:
             RequestError: a prompt or parameter is refused; nothing else goes on running.
             GenerationError: a prompt was taken and ended without a result, and so did the others.
             EngineStoppedError: this LLM is closed, or its engine has failed.
         """
-        return self._thread.call(self._complete_all(_prompts(prompts), _checked(params)))
+        return self._thread.call(self._complete_all(_prompts(prompts), _checked(params), terms))
 
-    def chat(self, messages: str | Messages, params: GenerationParams | None = None) -> Output:
+    def chat(
+        self,
+        messages: str | Messages,
+        params: GenerationParams | None = None,
+        *,
+        terms: Terms | None = None,
+    ) -> Output:
         """Answer a conversation; a string is one message of the user.
 
         Raises:
@@ -183,10 +205,14 @@ class LLM:
             GenerationError: the request was taken and ended without a result.
             EngineStoppedError: this LLM is closed, or its engine has failed.
         """
-        return self._thread.call(self._chat(_conversation(messages), _checked(params)))
+        return self._thread.call(self._chat(_conversation(messages), _checked(params), terms))
 
     def stream(
-        self, messages: str | Messages, params: GenerationParams | None = None
+        self,
+        messages: str | Messages,
+        params: GenerationParams | None = None,
+        *,
+        terms: Terms | None = None,
     ) -> AnswerStream:
         """Answer a conversation piece by piece; the pieces add up to the text.
 
@@ -196,12 +222,19 @@ class LLM:
             RequestError: the conversation or a parameter is refused, or ``n`` is not 1.
             EngineStoppedError: this LLM is closed, or its engine has failed.
         """
-        return self._thread.call(self._stream_chat(_conversation(messages), _one_answer(params)))
+        params = _one_answer(params)
+        return self._thread.call(self._stream_chat(_conversation(messages), params, terms))
 
-    def stream_text(self, prompt: Prompt, params: GenerationParams | None = None) -> AnswerStream:
+    def stream_text(
+        self,
+        prompt: Prompt,
+        params: GenerationParams | None = None,
+        *,
+        terms: Terms | None = None,
+    ) -> AnswerStream:
         """Complete a prompt piece by piece, as :meth:`stream` does a conversation."""
         _check_prompt("prompt", prompt)
-        return self._thread.call(self._stream_text(prompt, _one_answer(params)))
+        return self._thread.call(self._stream_text(prompt, _one_answer(params), terms))
 
     def close(self) -> None:
         """Cancel what runs, in other threads too, and end the engine. Idempotent."""
@@ -219,37 +252,45 @@ class LLM:
         self.close()
 
     async def _complete_all(
-        self, prompts: Mapping[str, Prompt], params: GenerationParams
+        self, prompts: Mapping[str, Prompt], params: GenerationParams, terms: Terms | None
     ) -> list[Output]:
         async def complete(name: str) -> Output:
-            return await _read(await self._open_text(prompts[name], params, name))
+            return await _read(await self._open_text(prompts[name], params, terms, name))
 
         # enough to fill the next batch while this one runs
         return await in_window(
             complete, list(prompts), 2 * self._assembly.engine.limits.max_num_seqs
         )
 
-    async def _chat(self, messages: Messages, params: GenerationParams) -> Output:
-        return await _read(await self._open_chat(messages, params))
+    async def _chat(
+        self, messages: Messages, params: GenerationParams, terms: Terms | None
+    ) -> Output:
+        return await _read(await self._open_chat(messages, params, terms))
 
-    async def _stream_chat(self, messages: Messages, params: GenerationParams) -> AnswerStream:
+    async def _stream_chat(
+        self, messages: Messages, params: GenerationParams, terms: Terms | None
+    ) -> AnswerStream:
         # made here, on the loop: if the caller is gone when it comes, it cancels itself
-        return AnswerStream(self, await self._open_chat(messages, params))
+        return AnswerStream(self, await self._open_chat(messages, params, terms))
 
-    async def _stream_text(self, prompt: Prompt, params: GenerationParams) -> AnswerStream:
-        return AnswerStream(self, await self._open_text(prompt, params, "prompt"))
+    async def _stream_text(
+        self, prompt: Prompt, params: GenerationParams, terms: Terms | None
+    ) -> AnswerStream:
+        return AnswerStream(self, await self._open_text(prompt, params, terms, "prompt"))
 
-    async def _open_text(self, prompt: Prompt, params: GenerationParams, name: str) -> TextStream:
+    async def _open_text(
+        self, prompt: Prompt, params: GenerationParams, terms: Terms | None, name: str
+    ) -> TextStream:
         generator = self._assembly.generator
         ids = await generator.encode(prompt, param=name) if isinstance(prompt, str) else prompt
-        return await generator.generate(ids, params, terms=self._assembly.terms, param=name)
+        return await generator.generate(ids, params, terms=terms, param=name)
 
-    async def _open_chat(self, messages: Messages, params: GenerationParams) -> TextStream:
+    async def _open_chat(
+        self, messages: Messages, params: GenerationParams, terms: Terms | None
+    ) -> TextStream:
         generator = self._assembly.generator
         prompt = await generator.encode_chat(messages)
-        return await generator.generate(
-            prompt, params, terms=self._assembly.terms, param="messages"
-        )
+        return await generator.generate(prompt, params, terms=terms, param="messages")
 
 
 async def _read(stream: TextStream) -> Output:
@@ -259,6 +300,7 @@ async def _read(stream: TextStream) -> Output:
         tuple(map(_completion, choices)),
         stream.prompt_token_ids,
         stream.usage.num_completion_tokens,
+        stream.usage.num_cached_tokens,
     )
 
 
@@ -321,17 +363,21 @@ _CAPS = ("max_queue_requests", "max_queue_tokens")
 
 def _without_caps(settings: Settings) -> Settings:
     scheduler = replace(settings.scheduler, max_queue_requests=sys.maxsize, max_queue_tokens=None)
+    classes = {
+        name: replace(each, max_queue_requests=None, max_queue_tokens=None)
+        for name, each in settings.classes.items()
+    }
     # the reader is the caller itself, so what it has not read is its own memory
     server = replace(settings.server, max_buffered_events=sys.maxsize)
-    return replace(settings, scheduler=scheduler, server=server)
+    return replace(settings, scheduler=scheduler, server=server, classes=classes)
 
 
-def _settings(model: str | os.PathLike[str] | None, given: dict[str, Any]) -> Settings:
+def _load(model: str | os.PathLike[str] | None, given: dict[str, Any]) -> Loaded:
     """Return the settings: keyword arguments over environment over file, as for a command."""
     flags: dict[str, Any] = {_setting_key(name): value for name, value in given.items()}
     if model is not None:
         flags["model.path"] = os.fspath(model)
-    return load_settings(None, os.environ, flags).settings
+    return load_settings(None, os.environ, flags)
 
 
 def _setting_key(name: str) -> str:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from headway import assembly
-from headway.config import load_settings
+from headway.config import ClassSettings, load_settings
+from headway.core.costs import StepCosts, StepFeatures
 from headway.core.limits import SchedulerLimits
-from headway.errors import ConfigError, ModelError
+from headway.core.plan import BlockMove, StepPlan
+from headway.errors import ConfigError, JournalError, ModelError
 from headway.testing.tiny_models import tiny_config
 
 CONFIG = tiny_config(vocab_size=97)
@@ -19,7 +22,7 @@ BLOCK_BYTES = assembly.kv_bytes_per_block(CONFIG, 16, "float32")
 
 def limits(**flags: object) -> SchedulerLimits:
     keys = {name.replace("__", "."): value for name, value in flags.items()}
-    return assembly._limits(load_settings(flags=keys).settings, CONFIG)
+    return assembly._scheduler_config(load_settings(flags=keys).settings, CONFIG).limits
 
 
 def test_a_block_holds_keys_and_values_of_all_layers() -> None:
@@ -80,3 +83,66 @@ def test_a_start_that_fails_leaves_no_journal(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="no model here"):
         assembly.assemble(load_settings(flags=flags).settings, lambda _: None)
     assert not journal.exists()
+
+
+def test_a_file_that_is_no_journal_is_kept_and_another_path_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("not a journal\n")
+    settings = load_settings(flags={"journal.path": str(path)}).settings
+    scheduler = assembly._scheduler(assembly._scheduler_config(settings, CONFIG))
+    with pytest.raises(JournalError, match=r"choose another path than .*notes.txt"):
+        assembly._journal(settings, scheduler)
+    assert path.read_text() == "not a journal\n"
+
+
+def test_what_the_pool_holds_and_where_sequences_end_are_told_apart(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    assert limits(kv__num_blocks=10).longest == 161
+    assert "holds 160 tokens, so sequences end at 161" in caplog.text
+
+
+def test_swap_space_is_counted_in_blocks() -> None:
+    assert limits().num_swap_blocks == 0
+    assert limits(kv__swap_space_bytes=7 * BLOCK_BYTES + 1).num_swap_blocks == 7
+    with pytest.raises(ConfigError, match=r"kv.swap_space_bytes \(5\) is less than one block"):
+        limits(kv__swap_space_bytes=5)
+
+
+def test_swap_space_is_not_free_for_the_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+    weights = assembly._weight_bytes(load_settings().settings, CONFIG)
+    monkeypatch.setattr(assembly, "available_memory_bytes", lambda: weights + 20 * BLOCK_BYTES)
+    found = limits(kv__memory_utilization=1.0, kv__swap_space_bytes=8 * BLOCK_BYTES)
+    assert (found.num_blocks, found.num_swap_blocks) == (12, 8)
+
+
+def test_modelled_costs_are_those_of_the_executor() -> None:
+    flags = {"model.executor": "simulated", "simulation.swap_ms_per_block": 3.0}
+    settings = load_settings(flags=flags).settings
+    costs = assembly._scheduler_config(settings, CONFIG).costs
+    assert costs == StepCosts(swap_block_s=0.003)
+    plan = StepPlan(0, (), swap_out=(BlockMove(0, 0),), swap_in=(BlockMove(1, 1),))
+    seconds = costs.seconds(StepFeatures.of_plan(plan))
+    assert seconds == pytest.approx(costs.base_s + 2 * costs.swap_block_s)
+    measured = load_settings(flags={"simulation.step_base_ms": 99.0}).settings
+    assert assembly._scheduler_config(measured, CONFIG).costs == StepCosts()
+
+
+def test_reserved_blocks_must_fit_the_pool() -> None:
+    classes = {"live": ClassSettings(reserved_slots=1, reserved_blocks=9), "x": ClassSettings()}
+    capacity = {"kv.capacity_bytes": 9 * BLOCK_BYTES}
+    settings = replace(load_settings(flags=capacity).settings, classes=classes)
+    with pytest.raises(ConfigError, match=r"9 blocks are reserved, and the pool has 9"):
+        assembly._scheduler_config(settings, CONFIG)
+
+
+def test_prefix_sharing_can_be_off() -> None:
+    assert limits(kv__prefix_sharing="off").enable_prefix_sharing is False
+    assert limits().enable_prefix_sharing is True
+
+
+def test_reservations_shorten_what_others_can_have() -> None:
+    classes = {"live": ClassSettings(reserved_slots=1, reserved_blocks=3), "x": ClassSettings()}
+    settings = replace(load_settings(flags={"kv.num_blocks": 9}).settings, classes=classes)
+    config = assembly._scheduler_config(settings, CONFIG)
+    assert assembly.longest_by_class(config) == {"live": 3 * 16 + 1, "x": 6 * 16 + 1}

@@ -82,6 +82,12 @@ def test_the_usage_line_names_the_positional_arguments(command) -> None:
         (["zzz"], "unknown command zzz (see headway --help)"),
         (["--versoin"], "unknown flag --versoin (see headway --help)"),
         (["config", "--max-num-sequences", "3"], "(did you mean --max-num-seqs?)"),
+        (["generate", "--port", "3", "x"], "unknown flag --port (it is one of headway serve)"),
+        (
+            ["config", "--enable_chunked_prefill=false"],
+            "--enable-chunked-prefill takes no value: --enable-chunked-prefill turns it on, "
+            "--no-enable-chunked-prefill off",
+        ),
         (["config", "extra"], "unexpected argument 'extra'"),
         (["config", "--port"], "argument --port: expected one argument"),
         (["config", "--port=x"], "server.port = 'x' (flag --port)"),

@@ -88,3 +88,81 @@ def test_only_given_flags_count(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADWAY_SERVER_ACCESS_LOG", "true")
     assert load(parse()).settings.server.access_log is True
     assert load(parse("--no-access-log")).settings.server.access_log is False
+
+
+TABLES = """
+[scheduler]
+protect = "tpot"
+max_num_seqs = 99
+
+[classes.chat]
+weight = 8
+
+[tenants.acme]
+api_key = "hunter2"
+"""
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> str:
+    path = tmp_path / "tables.toml"
+    path.write_text(TABLES)
+    return str(path)
+
+
+def test_classes_and_tenants_are_shown_with_origins(
+    tables: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["config", "--config", tables]) == 0
+    out, err = capsys.readouterr()
+    lines = [line.split() for line in out.splitlines()]
+    assert ["[classes.chat]"] in lines
+    assert ["weight", "8.0", "file", tables] in lines
+    assert ["best_effort", "false", "default"] in lines
+    assert ["api_key", "(not", "shown)", "file", tables] in lines
+    assert ["max_prefill_chunk_tokens", "256", "protect", "=", "tpot"] in lines
+    assert err.startswith(
+        'headway: warning: scheduler.protect = "tpot", but scheduler.max_num_seqs'
+    )
+    assert err.count("\n") == 1
+
+
+def test_the_default_class_is_shown_as_what_it_comes_to(
+    tables: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["config", "--config", tables]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["default_class", "chat", "default"] in lines
+    assert main(["config", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)["settings"]["server"]["default_class"]
+    assert shown == {"value": "default", "origin": "default", "source": ""}
+
+
+def test_classes_tenants_and_warnings_are_in_the_json(
+    tables: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["config", "--config", tables, "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert "hunter2" not in out
+    found = json.loads(out)
+    weight = {"value": 8.0, "origin": "file", "source": tables}
+    assert found["classes"]["chat"]["weight"] == weight
+    assert found["tenants"]["acme"]["api_key"]["value"] == "(not shown)"
+    chunk = found["settings"]["scheduler"]["max_prefill_chunk_tokens"]
+    assert chunk == {"value": 256, "origin": "protect", "source": "tpot"}
+    assert len(found["warnings"]) == 1
+
+
+def test_toml_has_the_tables_and_its_warnings_stay_out_of_it(
+    tables: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert main(["config", "--config", tables, "--toml"]) == 0
+    out, err = capsys.readouterr()
+    assert "headway: warning" in err
+    assert "API keys are not printed; add them to the file: tenants.acme.api_key" in err
+    assert "# api_key = (not shown): add it" in out
+    again = tmp_path / "again.toml"
+    again.write_text(out)
+    assert main(["config", "--config", str(again), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["classes"]["chat"]["weight"]["value"] == 8.0

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from headway.cli.main import main
+from headway.core.config import SchedulerConfig
 from headway.core.limits import SchedulerLimits
 from headway.core.plan import RequestId
 from headway.core.request import Request
@@ -23,8 +24,14 @@ from headway.testing.scripted import ScriptedExecutor, repeat
 def journal(tmp_path: Path) -> Path:
     path = tmp_path / "life.journal"
     scheduler = Scheduler(
-        SchedulerLimits(
-            num_blocks=8, block_size=4, max_model_len=32, max_num_seqs=2, max_num_batched_tokens=8
+        SchedulerConfig(
+            limits=SchedulerLimits(
+                num_blocks=8,
+                block_size=4,
+                max_model_len=32,
+                max_num_seqs=2,
+                max_num_batched_tokens=8,
+            )
         )
     )
     engine = Engine(
@@ -47,8 +54,8 @@ def journal(tmp_path: Path) -> Path:
 @pytest.fixture
 def changed(journal: Path) -> Path:
     text = journal.read_text()
-    assert '"count":3' in text
-    journal.write_text(text.replace('"count":3', '"count":2', 1))
+    assert "[0,0,3,true]" in text
+    journal.write_text(text.replace("[0,0,3,true]", "[0,0,2,true]", 1))
     return journal
 
 
@@ -67,8 +74,8 @@ def test_the_first_difference(changed: Path, capsys: pytest.CaptureFixture[str])
     assert main(["replay", str(changed)]) == 1
     title, recorded, replayed = capsys.readouterr().out.splitlines()
     assert title == "first difference at journal line 4: slices"
-    assert '"count": 2' in recorded
-    assert '"count": 3' in replayed
+    assert "[0, 0, 2, true]" in recorded
+    assert "[0, 0, 3, true]" in replayed
 
 
 def test_the_first_difference_as_json(changed: Path, capsys: pytest.CaptureFixture[str]) -> None:

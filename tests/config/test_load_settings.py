@@ -146,6 +146,8 @@ def test_unreadable_files(tmp_path: Path) -> None:
     ("variable", "text", "words"),
     [
         ("HEADWAY_MAX_NUM_SEQS", "1", "did you mean HEADWAY_SCHEDULER_MAX_NUM_SEQS?"),
+        ("HEADWAY_CLASSES_CHAT_WEIGHT", "1", ": classes can only be set in the file"),
+        ("HEADWAY_TENANTS_A_API_KEY", "1", ": tenants can only be set in the file"),
         ("HEADWAY_CONFIGS", "x", "did you mean HEADWAY_CONFIG?"),
         ("HEADWAY_SERVER_API_KEY", "", "is empty"),
         ("HEADWAY_SERVER_API_KEY", "a,,b", "none of them empty"),

@@ -8,6 +8,7 @@ import pytest
 from headway.config import (
     SECTIONS,
     KvSettings,
+    ModelSettings,
     SchedulerSettings,
     ServerSettings,
     Settings,
@@ -60,8 +61,8 @@ def test_sections_are_frozen() -> None:
         (ServerSettings, {"api_key": ("",)}, "none of them empty"),
         (ServerSettings, {"queue": 1}, None),
         (SchedulerSettings, {"queue_timeout_s": float("inf")}, "a number above 0, or none"),
-        (SchedulerSettings, {"policy": "slo"}, 'not supported yet; must be "fcfs"'),
-        (SchedulerSettings, {"policy": "fifo"}, 'must be "fcfs"'),
+        (ModelSettings, {"executor": "cpu"}, 'not supported yet; must be one of "torch"'),
+        (SchedulerSettings, {"policy": "fifo"}, 'must be one of "fcfs", "sjf"'),
         (
             SchedulerSettings,
             {"max_num_seqs": 9, "max_num_batched_tokens": 8},

@@ -5,98 +5,32 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from lives import Life, limits
 
 from headway.core import events as ev
-from headway.core.limits import SchedulerLimits
 from headway.core.plan import (
     Idle,
     PromptLogprobs,
     RequestId,
-    SampledToken,
-    StepPlan,
     StepResult,
     TokenLogprobs,
 )
-from headway.core.request import Request
-from headway.core.sampling import SamplingParams
-from headway.core.scheduler import Scheduler
 from headway.errors import InvariantError
-
-
-def limits(**changes: Any) -> SchedulerLimits:
-    values: dict[str, Any] = {
-        "num_blocks": 16,
-        "block_size": 4,
-        "max_model_len": 64,
-        "max_num_seqs": 4,
-        "max_num_batched_tokens": 16,
-        **changes,
-    }
-    return SchedulerLimits(**values)
-
-
-def request(name: str, num_prompt: int, max_tokens: int = 4, **changes: Any) -> Request:
-    sampling = {k: changes.pop(k) for k in ("stop_token_ids", "min_tokens") if k in changes}
-    return Request(
-        request_id=RequestId(name),
-        prompt_token_ids=tuple(range(100, 100 + num_prompt)),
-        sampling=SamplingParams(max_tokens=max_tokens, **sampling),
-        **changes,
-    )
-
-
-class Life:
-    """A scheduler and the loop around it; every sampled token is ``token``."""
-
-    def __init__(self, token: int = 1, **changes: Any) -> None:
-        self.scheduler = Scheduler(limits(**changes))
-        self.token = token
-        self.now = 0.0
-
-    def submit(self, *args: Any, **changes: Any) -> ev.Admitted | ev.Rejected:
-        return self.scheduler.submit(request(*args, **changes), self.now)
-
-    def plan(self) -> StepPlan:
-        plan = self.scheduler.schedule(self.now)
-        assert isinstance(plan, StepPlan), plan
-        return plan
-
-    def answer(self, plan: StepPlan, **fields: Any) -> tuple[ev.Event, ...]:
-        tokens = {p.sequence_id: SampledToken(self.token) for p in plan.slices if p.sample}
-        events = self.scheduler.apply(StepResult(plan.step_id, tokens, **fields), self.now)
-        self.scheduler.check()
-        return events
-
-    def step(self) -> tuple[tuple[int, int, int], ...]:
-        plan = self.plan()
-        self.answer(plan)
-        return tuple((p.sequence_id, p.start, p.count) for p in plan.slices)
-
-    def run_dry(self) -> int:
-        for number in range(10_000):
-            plan = self.scheduler.schedule(self.now)
-            if isinstance(plan, Idle):
-                return number
-            self.answer(plan)
-        raise AssertionError("no end")
 
 
 def test_decodes_come_before_prefill_chunks() -> None:
     life = Life()
     life.submit("short", 4)
-    assert life.step() == ((0, 0, 4),)
+    assert life.step() == "short[0:4]"
     life.submit("long", 40)
-    assert life.step() == ((0, 4, 1), (1, 0, 15))
-    assert life.step() == ((0, 5, 1), (1, 15, 15))
+    assert life.steps(2) == ["short[4:5] long[0:15]", "short[5:6] long[15:30]"]
 
 
 def test_chunk_limit_bounds_each_slice() -> None:
     life = Life(max_prefill_chunk_tokens=5)
     life.submit("a", 12)
     life.submit("b", 12)
-    assert life.step() == ((0, 0, 5), (1, 0, 5))
-    assert life.step() == ((0, 5, 5), (1, 5, 5))
-    assert life.step() == ((0, 10, 2), (1, 10, 2))
+    assert life.steps(3) == ["a[0:5] b[0:5]", "a[5:10] b[5:10]", "a[10:12] b[10:12]"]
 
 
 def test_without_chunking_a_prompt_is_computed_whole_or_not_yet() -> None:
@@ -104,25 +38,22 @@ def test_without_chunking_a_prompt_is_computed_whole_or_not_yet() -> None:
     life.submit("a", 40)
     life.submit("b", 20)
     life.submit("c", 20)
-    assert life.step() == ((0, 0, 40), (1, 0, 20))
-    assert life.step() == ((0, 40, 1), (1, 20, 1), (2, 0, 20))
+    assert life.steps(2) == ["a[0:40] b[0:20]", "a[40:41] b[20:21] c[0:20]"]
 
 
 def test_newest_is_preempted_and_resumes_at_its_place() -> None:
-    life = Life(num_blocks=4, max_num_batched_tokens=8)
+    life = Life(num_blocks=4, max_num_batched_tokens=8, max_passes=0)
     life.submit("old", 4, max_tokens=10)
     life.submit("new", 4, max_tokens=10)
-    for _ in range(5):
-        life.step()
+    life.steps(5)
     plan = life.plan()
-    assert [type(e).__name__ for e in plan.events] == ["Preempted"]
-    assert plan.events[0] == ev.Preempted(RequestId("new"), 0, 8)
-    assert [p.sequence_id for p in plan.slices] == [0]
+    lost = ev.Preempted(RequestId("new"), 0, 8, why="preemption_mode = recompute")
+    assert plan.events == (lost,)
+    assert life.read(plan) == "old[8:9]"
     life.answer(plan)
-    life.submit("newer", 1, max_tokens=1)
+    life.submit("newer", 1, max_tokens=10)
     life.run_dry()
-    seen = life.scheduler.statistics()
-    assert (seen.num_preemptions, seen.num_resumed, seen.num_finished) == (1, 1, 3)
+    assert life.finished() == ["old", "new", "newer"], "it kept its place"
 
 
 def test_two_halves_of_the_pool_do_not_deadlock() -> None:
@@ -139,12 +70,9 @@ def test_preempted_work_resumes_only_when_it_can_progress() -> None:
     life = Life(num_blocks=12, max_num_batched_tokens=8, max_model_len=48)
     life.submit("decoding", 8, max_tokens=28)
     life.submit("long", 24, max_tokens=4)
-    lost = 0
-    while not isinstance(plan := life.scheduler.schedule(life.now), Idle):
-        lost += sum(e.num_lost_tokens for e in plan.events if isinstance(e, ev.Preempted))
-        life.answer(plan)
-    assert life.scheduler.statistics().num_finished == 2
-    assert lost < 2 * 24
+    life.run_dry()
+    assert sorted(life.finished()) == ["decoding", "long"]
+    assert sum(e.num_lost_tokens for e in life.seen(ev.Preempted)) < 2 * 24
 
 
 @pytest.mark.parametrize(
@@ -161,8 +89,7 @@ def test_what_can_never_fit_is_refused_with_the_numbers(
 ) -> None:
     """B12: and what comes behind it is served."""
     life = Life(num_blocks=8)
-    answer = life.submit("big", num_prompt, max_tokens=max_tokens)
-    assert isinstance(answer, ev.Rejected)
+    answer = life.refused("big", num_prompt, max_tokens=max_tokens)
     assert answer.reason is reason
     assert answer.retry_after_s is None
     for number in numbers:
@@ -205,9 +132,7 @@ def test_retry_after_follows_the_measured_drain() -> None:
 def test_queue_token_cap() -> None:
     life = Life(max_queue_tokens=10)
     assert isinstance(life.submit("alone", 12), ev.Admitted)
-    refused = life.submit("more", 1)
-    assert isinstance(refused, ev.Rejected)
-    assert "13" in refused.message
+    assert "13" in life.refused("more", 1).message
 
 
 def test_cancel_frees_everything_in_one_call() -> None:
@@ -256,10 +181,10 @@ def test_a_missing_token_fails_the_request_instead_of_hanging_it() -> None:
 def test_stop_token_ends_a_sequence_after_min_tokens() -> None:
     life = Life(token=9)
     life.submit("a", 2, max_tokens=8, stop_token_ids=(9,), min_tokens=2)
-    ends = []
-    for _ in range(3):
-        ends += [e for e in life.answer(life.plan()) if isinstance(e, ev.SequenceFinished)]
-    assert ends == [ev.SequenceFinished(RequestId("a"), 0, ev.FinishReason.STOP, 9)]
+    life.run_dry()
+    assert life.seen(ev.SequenceFinished) == [
+        ev.SequenceFinished(RequestId("a"), 0, ev.FinishReason.STOP, 9)
+    ]
 
 
 def test_stop_string_ends_one_sequence_of_several() -> None:
@@ -293,7 +218,7 @@ def test_prompt_log_probabilities_are_reported_once_despite_recomputation() -> N
     life.submit("old", 8, max_tokens=8)
     life.submit("new", 4, max_tokens=4)
     seen: list[int] = []
-    while not isinstance(plan := life.scheduler.schedule(life.now), Idle):
+    while not isinstance(plan := life.schedule(), Idle):
         scored = {
             p.sequence_id: PromptLogprobs(
                 p.start + 1, tuple(TokenLogprobs(i, -1.0) for i in range(p.start + 1, p.start + 5))
@@ -312,16 +237,15 @@ def test_idle_names_the_next_deadline() -> None:
     life = Life(max_num_seqs=1)
     assert life.scheduler.schedule(0.0) == Idle(None)
     life.submit("running", 2, request_timeout_s=30.0)
-    plan = life.plan()
     life.submit("queued", 2, queue_timeout_s=5.0)
-    life.scheduler.apply(StepResult(plan.step_id, {0: SampledToken(1)}), 1.0)  # type: ignore[dict-item]
+    life.now = 1.0
+    life.step()
     life.now = 5.0
     plan = life.plan()
     assert plan.events == (ev.Expired(RequestId("queued"), ev.ExpireReason.QUEUE_TIMEOUT, 5.0),)
     life.answer(plan)
     life.now = 30.0
-    idle = life.scheduler.schedule(life.now)
-    assert isinstance(idle, Idle)
+    idle = life.idle()
     assert idle.events == (ev.Expired(RequestId("running"), ev.ExpireReason.REQUEST_TIMEOUT, 30.0),)
     assert life.scheduler.statistics().num_free_blocks == 16
 
@@ -346,9 +270,7 @@ def test_duplicate_live_id_is_refused_and_harms_nobody() -> None:
     """B58."""
     life = Life()
     life.submit("a", 4)
-    refused = life.submit("a", 4)
-    assert isinstance(refused, ev.Rejected)
-    assert refused.reason is ev.RejectReason.DUPLICATE
+    assert life.refused("a", 4).reason is ev.RejectReason.DUPLICATE
     life.run_dry()
     assert life.scheduler.statistics().num_finished == 1
 

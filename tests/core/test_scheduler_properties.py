@@ -1,289 +1,192 @@
-"""Random lives of a scheduler: submissions, cancellations, results, failures, tiny pools.
+"""Random lives of a scheduler that are found by hypothesis, and made short when they break.
 
-``check()`` runs after every move, and the events of each request are held against its life.
+``test_random_moves.py`` lives many more, faster; here a failure comes as the fewest moves that
+show it.
 """
 
 from __future__ import annotations
 
 import hypothesis.strategies as st
-import pytest
 from hypothesis import HealthCheck, settings
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-)
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from scheduler_life import Life
 
-from headway.core import events as ev
-from headway.core.limits import SchedulerLimits
-from headway.core.plan import Idle, RequestId, SampledToken, SequenceId, StepPlan, StepResult
+from headway.core.classes import PolicyName, ServiceClass
+from headway.core.config import PolicyConfig, PredictorName, SchedulerConfig
+from headway.core.limits import Batching, PreemptionChoice, SchedulerLimits
+from headway.core.plan import RequestId
 from headway.core.request import Request
 from headway.core.sampling import SamplingParams
-from headway.core.scheduler import Scheduler
 
 STOP_TOKEN = 7
+CONTEXT = 24
+PROMPTS = ((1, 1, 2, 3) * 7, (1, 1, 2, 0, 2, 3, 3) * 4)
 
 
-class ExecutorModel:
-    """What an executor would know: it checks that each plan can be carried out."""
+@st.composite
+def limits(draw: st.DrawFn) -> SchedulerLimits:
+    num_blocks, block_size = draw(st.integers(1, 12)), draw(st.integers(1, 4))
+    max_num_seqs = draw(st.integers(1, 5))
+    is_chunked = draw(st.booleans())
+    longest = min(CONTEXT, num_blocks * block_size + 1)
+    extra = draw(st.integers(0, 12)) + (0 if is_chunked else longest)
+    threshold = draw(st.none() | st.integers(2, 9))
+    preemption = draw(st.sampled_from(PreemptionChoice))
+    return SchedulerLimits(
+        num_blocks=num_blocks,
+        block_size=block_size,
+        max_model_len=CONTEXT,
+        max_num_seqs=max_num_seqs,
+        max_num_batched_tokens=max_num_seqs + extra,
+        batching=draw(st.sampled_from(Batching)),
+        max_waiting_time_s=draw(st.sampled_from((0.0, 2.0))),
+        max_prefill_chunk_tokens=draw(st.none() | st.integers(1, 6)) if is_chunked else None,
+        enable_chunked_prefill=is_chunked,
+        max_partial_prefills=draw(st.none() | st.integers(1, 2)),
+        long_prefill_threshold_tokens=threshold,
+        max_long_partial_prefills=draw(st.none() | st.just(1)) if threshold else None,
+        max_queue_requests=draw(st.none() | st.integers(0, 4)),
+        max_queue_tokens=draw(st.none() | st.integers(1, 20)),
+        max_passes=draw(st.integers(0, 3)),
+        watermark_blocks=draw(st.integers(0, min(2, num_blocks - 1))),
+        enable_prefix_sharing=draw(st.booleans()),
+        num_swap_blocks=draw(st.integers(preemption is PreemptionChoice.SWAP, 8)),
+        preemption_mode=preemption,
+        max_preemptions=draw(st.integers(0, 3)),
+        max_plans_in_flight=draw(st.integers(1, 2)),
+    )
 
-    def __init__(self, limits: SchedulerLimits) -> None:
-        self.limits = limits
-        self.num_tokens: dict[SequenceId, int] = {}
-        self.tables: dict[SequenceId, list[int]] = {}
-        self.computed: dict[SequenceId, int] = {}
 
-    def take(self, plan: StepPlan) -> None:
-        for sequence_id in plan.released:
-            del self.num_tokens[sequence_id], self.tables[sequence_id], self.computed[sequence_id]
-        for new in plan.new_sequences:
-            assert new.sequence_id not in self.num_tokens
-            self.num_tokens[new.sequence_id] = len(new.prompt_token_ids)
-            self.tables[new.sequence_id] = []
-            self.computed[new.sequence_id] = 0
-        for update in plan.table_updates:
-            table = self.tables[update.sequence_id]
-            assert update.first_index <= len(table)
-            table[update.first_index :] = update.block_ids
-            if update.first_index == 0:
-                self.computed[update.sequence_id] = 0
-        self.take_slices(plan)
+@st.composite
+def service_class(draw: st.DrawFn, name: str, low: float = 0.0) -> ServiceClass:
+    return ServiceClass(
+        name=name,
+        policy=draw(st.none() | st.sampled_from(PolicyName)),
+        priority=draw(st.integers(0, 2)),
+        ttft_target_s=draw(st.none() | st.just(0.5)),
+        tpot_target_s=draw(st.none() | st.just(0.05)),
+        min_running_share=low,
+        max_running_share=draw(st.sampled_from((1.0, 0.5))),
+        max_queue_requests=draw(st.none() | st.integers(0, 2)),
+        max_output_tokens=draw(st.none() | st.just(3)),
+        best_effort=draw(st.booleans()),
+    )
 
-    def take_slices(self, plan: StepPlan) -> None:
-        assert sum(part.count for part in plan.slices) <= self.limits.max_num_batched_tokens
-        assert 0 < len(plan.slices) <= self.limits.max_num_seqs
-        written: set[int] = set()
-        for part in plan.slices:
-            end = part.start + part.count
-            assert part.count > 0
-            assert part.start == self.computed[part.sequence_id], "a position was left out"
-            assert end <= self.num_tokens[part.sequence_id], "a token that does not exist yet"
-            assert part.sample <= (end == self.num_tokens[part.sequence_id])
-            table = self.tables[part.sequence_id]
-            assert end <= len(table) * self.limits.block_size
-            size = self.limits.block_size
-            blocks = {table[p // size] for p in range(part.start, end)}
-            assert not blocks & written, "two sequences write one block"
-            written |= blocks
-            self.computed[part.sequence_id] = end
-            self.num_tokens[part.sequence_id] += part.sample
+
+@st.composite
+def configs(draw: st.DrawFn) -> SchedulerConfig:
+    found = draw(limits())
+    low = draw(st.sampled_from((0.0, 0.5)))
+    classes = [draw(service_class("default", low))]
+    if draw(st.booleans()):
+        classes.append(draw(service_class("batch")))
+    can_reserve = (
+        found.batching is not Batching.STATIC
+        and found.enable_chunked_prefill
+        and found.max_num_seqs > 1
+        and found.num_blocks > 3
+        and low == 0.0
+    )
+    if can_reserve and draw(st.booleans()):
+        slots = draw(st.integers(1, found.max_num_seqs - 1))
+        blocks = draw(st.integers(1, found.num_blocks - 2))
+        classes.append(ServiceClass(name="reserved", reserved_slots=slots, reserved_blocks=blocks))
+    policy = PolicyConfig(
+        name=draw(st.sampled_from(PolicyName)),
+        predictor=draw(st.sampled_from(PredictorName)),
+        ageing_s=draw(st.sampled_from((1.0, 60.0))),
+        priority_threshold=draw(st.none() | st.integers(1, 2)),
+    )
+    return SchedulerConfig(limits=found, policy=policy, classes=tuple(classes))
 
 
 class SchedulerLife(RuleBasedStateMachine):
-    @initialize(
-        num_blocks=st.integers(1, 12),
-        block_size=st.integers(1, 4),
-        max_num_seqs=st.integers(1, 5),
-        extra_budget=st.integers(0, 12),
-        chunk=st.none() | st.integers(1, 6),
-        is_chunked=st.booleans(),
-        queue=st.none() | st.integers(0, 4),
-        queue_tokens=st.none() | st.integers(1, 20),
-        watermark=st.integers(0, 2),
-        depth=st.integers(1, 2),
-    )
-    def make(
-        self,
-        num_blocks: int,
-        block_size: int,
-        max_num_seqs: int,
-        extra_budget: int,
-        chunk: int | None,
-        is_chunked: bool,
-        queue: int | None,
-        queue_tokens: int | None,
-        watermark: int,
-        depth: int,
-    ) -> None:
-        max_model_len = 24
-        longest = min(max_model_len, num_blocks * block_size + 1)
-        budget = max_num_seqs + extra_budget + (0 if is_chunked else longest)
-        self.limits = SchedulerLimits(
-            num_blocks=num_blocks,
-            block_size=block_size,
-            max_model_len=max_model_len,
-            max_num_seqs=max_num_seqs,
-            max_num_batched_tokens=budget,
-            max_prefill_chunk_tokens=chunk if is_chunked else None,
-            enable_chunked_prefill=is_chunked,
-            max_queue_requests=queue,
-            max_queue_tokens=queue_tokens,
-            watermark_blocks=watermark,
-            max_plans_in_flight=depth,
-        )
-        self.scheduler = Scheduler(self.limits)
-        self.executor = ExecutorModel(self.limits)
-        self.now = 0.0
+    @initialize(config=configs())
+    def make(self, config: SchedulerConfig) -> None:
+        self.life = Life(config)
         self.num_requests = 0
-        self.in_flight: list[StepPlan] = []
-        self.requests: dict[RequestId, Request] = {}
-        self.outputs: dict[tuple[RequestId, int], list[int]] = {}
-        self.ended_sequences: dict[tuple[RequestId, int], ev.FinishReason] = {}
-        self.terminal: dict[RequestId, ev.Event] = {}
-        self.sequences: dict[SequenceId, tuple[RequestId, int]] = {}
-
-    def see(self, events: tuple[ev.Event, ...]) -> None:
-        for event in events:
-            request_id = event.request_id
-            assert request_id not in self.terminal, f"{event} after {self.terminal[request_id]}"
-            if isinstance(event, ev.TokenReady):
-                key = (request_id, event.index)
-                assert key not in self.ended_sequences
-                self.outputs.setdefault(key, []).append(event.token.token_id)
-            if isinstance(event, ev.SequenceFinished):
-                self.see_sequence_end(event)
-            if isinstance(event, ev.TERMINAL):
-                self.terminal[request_id] = event
-            if isinstance(event, ev.Finished):
-                for index in range(self.requests[request_id].n):
-                    assert (request_id, index) in self.ended_sequences
-
-    def see_sequence_end(self, event: ev.SequenceFinished) -> None:
-        key = (event.request_id, event.index)
-        assert key not in self.ended_sequences
-        self.ended_sequences[key] = event.reason
-        outputs = self.outputs.get(key, [])
-        sampling = self.requests[event.request_id].sampling
-        if event.reason is ev.FinishReason.LENGTH:
-            assert len(outputs) == sampling.max_tokens
-        if event.stop_token_id is not None:
-            assert outputs[-1] == event.stop_token_id
-            assert len(outputs) > sampling.min_tokens
 
     @rule(
-        prompt=st.integers(0, 26),
+        prompt=st.sampled_from(PROMPTS),
+        length=st.integers(0, 26),
         max_tokens=st.integers(0, 10),
         min_tokens=st.integers(0, 2),
         n=st.integers(1, 3),
+        salt=st.sampled_from(("", "s")),
+        tenant=st.sampled_from(("red", "blue")),
+        priority=st.none() | st.integers(0, 3),
         queue_timeout=st.none() | st.integers(0, 5),
         request_timeout=st.none() | st.integers(0, 20),
+        data=st.data(),
     )
     def submit(
         self,
-        prompt: int,
+        prompt: tuple[int, ...],
+        length: int,
         max_tokens: int,
         min_tokens: int,
         n: int,
+        salt: str,
+        tenant: str,
+        priority: int | None,
         queue_timeout: int | None,
         request_timeout: int | None,
+        data: st.DataObject,
     ) -> None:
-        request = Request(
-            request_id=RequestId(f"r{self.num_requests}"),
-            prompt_token_ids=tuple(range(prompt)),
-            sampling=SamplingParams(
-                max_tokens=max_tokens, min_tokens=min_tokens, stop_token_ids=(STOP_TOKEN,)
-            ),
-            n=n,
-            queue_timeout_s=queue_timeout,
-            request_timeout_s=request_timeout,
+        names = [each.name for each in self.life.config.classes]
+        self.life.submit(
+            Request(
+                request_id=RequestId(f"r{self.num_requests}"),
+                prompt_token_ids=prompt[:length],
+                sampling=SamplingParams(
+                    max_tokens=max_tokens, min_tokens=min_tokens, stop_token_ids=(STOP_TOKEN,)
+                ),
+                n=n,
+                class_name=data.draw(st.sampled_from(names)),
+                tenant=tenant,
+                priority=priority,
+                queue_timeout_s=queue_timeout,
+                request_timeout_s=request_timeout,
+                cache_salt=salt,
+            )
         )
         self.num_requests += 1
-        self.requests[request.request_id] = request
-        answer = self.scheduler.submit(request, self.now)
-        if isinstance(answer, ev.Rejected):
-            assert answer.message
-            self.see((answer,))
-            return
-        assert len(answer.sequence_ids) == n
-        assert prompt + max(max_tokens - 1, 0) <= self.limits.num_kv_tokens
-        for index, sequence_id in enumerate(answer.sequence_ids):
-            self.sequences[sequence_id] = (request.request_id, index)
 
     @precondition(lambda self: self.num_requests > 0)
     @rule(data=st.data())
     def cancel(self, data: st.DataObject) -> None:
         number = data.draw(st.integers(0, self.num_requests))
-        request_id = RequestId(f"r{number}")
-        was_live = request_id in self.requests and request_id not in self.terminal
-        events = self.scheduler.cancel(request_id, self.now, "gone")
-        assert was_live == bool(events)
-        self.see(events)
+        self.life.cancel(RequestId(f"r{number}"))
 
     @precondition(lambda self: self.num_requests > 0)
     @rule(data=st.data())
     def stop(self, data: st.DataObject) -> None:
         number = data.draw(st.integers(0, self.num_requests - 1))
-        request = self.requests[RequestId(f"r{number}")]
-        index = data.draw(st.integers(0, request.n - 1))
-        self.see(self.scheduler.stop(request.request_id, index, self.now))
+        seen = self.life.witness.requests[RequestId(f"r{number}")]
+        index = data.draw(st.integers(0, seen.request.n - 1))
+        self.life.stop(seen.request.request_id, index)
 
-    @rule(seconds=st.integers(0, 4))
-    def wait(self, seconds: int) -> None:
-        self.now += seconds
+    @rule(seconds=st.sampled_from((0.01, 1.0, 4.0)))
+    def wait(self, seconds: float) -> None:
+        self.life.wait(seconds)
 
-    @precondition(lambda self: len(self.in_flight) < self.limits.max_plans_in_flight)
-    @rule()
-    def schedule(self) -> None:
-        plan = self.scheduler.schedule(self.now)
-        self.see(plan.events)
-        if isinstance(plan, Idle):
-            assert plan.until is None or plan.until > self.now
-            if not self.in_flight:
-                seen = self.scheduler.statistics()
-                assert seen.num_live == 0, "work, nothing in flight, and no plan: a deadlock"
-            return
-        self.executor.take(plan)
-        self.in_flight.append(plan)
+    @precondition(lambda self: self.life.can_schedule)
+    @rule(failures=st.sampled_from((0.0, 0.0, 0.0, 1.0)), chance=st.randoms(use_true_random=False))
+    def schedule(self, failures: float, chance: object) -> None:
+        self.life.schedule(chance, failures)  # type: ignore[arg-type]
 
-    @precondition(lambda self: self.in_flight)
-    @rule(data=st.data())
-    def apply(self, data: st.DataObject) -> None:
-        plan = self.in_flight.pop(0)
-        sampled = [part.sequence_id for part in plan.slices if part.sample]
-        tokens = {
-            sequence_id: SampledToken(data.draw(st.sampled_from([1, 2, 3, 4, 5, 6, STOP_TOKEN])))
-            for sequence_id in sampled
-        }
-        failures: dict[SequenceId, str] = {}
-        if data.draw(st.integers(0, 9)) == 0:
-            part = data.draw(st.sampled_from(plan.slices))
-            tokens.pop(part.sequence_id, None)
-            failures[part.sequence_id] = "broken"
-        before = dict(self.terminal)
-        self.see(self.scheduler.apply(StepResult(plan.step_id, tokens, failures), self.now))
-        failed = {self.sequences[s][0] for s in failures} - before.keys()
-        for request_id in self.terminal.keys() - before.keys():
-            if isinstance(self.terminal[request_id], ev.Failed):
-                assert request_id in failed, "a failure took another request with it"
-
-    @invariant()
-    def holds(self) -> None:
-        if hasattr(self, "scheduler"):
-            self.scheduler.check()
-            live = self.requests.keys() - self.terminal.keys()
-            assert self.scheduler.statistics().num_live == len(live)
+    @precondition(lambda self: self.life.in_flight)
+    @rule(elapsed_s=st.sampled_from((0.0, 0.01)))
+    def apply(self, elapsed_s: float) -> None:
+        self.life.apply(elapsed_s)
 
     def teardown(self) -> None:
-        if not hasattr(self, "scheduler"):
-            return
-        self.run_dry()
-        self.scheduler.check()
-        assert self.terminal.keys() == self.requests.keys(), "a request never ended"
-        seen = self.scheduler.statistics()
-        assert seen.num_free_blocks == seen.num_blocks
-        assert seen.num_live == seen.num_running == seen.num_waiting == seen.num_preempted == 0
-
-    def run_dry(self) -> None:
-        """Whatever was admitted must end in a bounded number of steps, whoever preempts whom."""
-        for _ in range(4000):
-            if not self.in_flight:
-                plan = self.scheduler.schedule(self.now)
-                self.see(plan.events)
-                if isinstance(plan, Idle):
-                    return
-                self.executor.take(plan)
-                self.in_flight.append(plan)
-            plan = self.in_flight.pop(0)
-            tokens = {p.sequence_id: SampledToken(1) for p in plan.slices if p.sample}
-            self.see(self.scheduler.apply(StepResult(plan.step_id, tokens), self.now))
-            self.scheduler.check()
-        pytest.fail("the scheduler does not come to an end")
+        if hasattr(self, "life"):
+            self.life.run_dry()
 
 
 SchedulerLife.TestCase.settings = settings(
-    max_examples=300,
+    max_examples=200,
     stateful_step_count=50,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

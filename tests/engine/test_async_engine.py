@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from headway.core import events as ev
+from headway.core.config import SchedulerConfig
 from headway.core.limits import SchedulerLimits
 from headway.core.plan import RequestId, StepPlan, StepResult
 from headway.core.request import Request
@@ -44,7 +45,7 @@ async def running(
         "max_num_batched_tokens": 16,
         **limits,
     }
-    scheduler = Scheduler(SchedulerLimits(**values))
+    scheduler = Scheduler(SchedulerConfig(limits=SchedulerLimits(**values)))
     engine = AsyncEngine(
         Engine(scheduler, executor, RealClock()), max_buffered_events=max_buffered_events
     )
@@ -293,7 +294,11 @@ async def test_an_engine_that_never_started_stops_at_once() -> None:
     limits = SchedulerLimits(
         num_blocks=4, block_size=4, max_model_len=8, max_num_seqs=1, max_num_batched_tokens=8
     )
-    engine = AsyncEngine(Engine(Scheduler(limits), ScriptedExecutor(repeat([5])), RealClock()))
+    engine = AsyncEngine(
+        Engine(
+            Scheduler(SchedulerConfig(limits=limits)), ScriptedExecutor(repeat([5])), RealClock()
+        )
+    )
     assert await engine.stop() == 0
     with pytest.raises(EngineStoppedError, match="stopped"):
         await engine.submit(request("a"))

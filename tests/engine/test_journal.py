@@ -11,8 +11,22 @@ from typing import Any
 
 import pytest
 
-from headway.core.limits import SchedulerLimits
-from headway.core.plan import NewSequence, RequestId, StepPlan, StepResult
+from headway.core.classes import PolicyName, ServiceClass
+from headway.core.config import PolicyConfig, PredictorName, SchedulerConfig
+from headway.core.costs import StepCosts
+from headway.core.events import TokenReady
+from headway.core.limits import Batching, PreemptionChoice, SchedulerLimits
+from headway.core.plan import (
+    BlockMove,
+    NewSequence,
+    Padding,
+    RequestId,
+    SampledToken,
+    SequenceId,
+    Slice,
+    StepPlan,
+    StepResult,
+)
 from headway.core.request import Request
 from headway.core.sampling import SamplingParams
 from headway.core.scheduler import Scheduler
@@ -23,7 +37,7 @@ from headway.engine.loop import Engine
 from headway.engine.replay import replay
 from headway.errors import JournalError
 from headway.executors.replay import ReplayExecutor
-from headway.executors.simulated import LinearStepCost, SimulatedExecutor
+from headway.executors.simulated import SimulatedExecutor
 from headway.testing.scripted import ScriptedExecutor, repeat
 
 LIMITS = SchedulerLimits(
@@ -34,7 +48,7 @@ LIMITS = SchedulerLimits(
     max_num_batched_tokens=24,
     max_queue_requests=8,
 )
-COST = LinearStepCost(base_s=0.01, prefill_token_s=0.001, decode_s=0.002)
+COST = StepCosts(base_s=0.01, prefill_token_s=0.001, decode_s=0.002)
 
 
 def live(path: Path, num_requests: int = 60) -> Engine:
@@ -49,7 +63,7 @@ def live(path: Path, num_requests: int = 60) -> Engine:
         vocab_size=100,
         output_length=lambda new: len(new.prompt_token_ids) % 17 + 1,
     )
-    scheduler = Scheduler(LIMITS)
+    scheduler = Scheduler(SchedulerConfig(limits=LIMITS))
     engine = Engine(scheduler, executor, clock, journal=Journal.open(path, scheduler))
     for number in range(num_requests):
         engine.submit(
@@ -88,7 +102,7 @@ def test_a_different_plan_is_found_where_it_is(tmp_path: Path) -> None:
     numbers = [i for i, line in enumerate(lines) if b'"kind":"plan"' in line]
     number = numbers[len(numbers) // 2]
     record = json.loads(lines[number])
-    record["plan"]["slices"][0]["count"] += 1
+    record["plan"]["slices"][0][2] += 1
     lines[number] = json.dumps(record).encode() + b"\n"
     path.write_bytes(b"".join(lines))
     difference = replay(read_journal(path)).difference
@@ -103,7 +117,7 @@ def test_recorded_results_drive_an_engine_to_the_same_end(tmp_path: Path) -> Non
     lines = [line.record for line in read_journal(path)]
     results = {r.result.step_id: r.result for r in lines if isinstance(r, records.Apply)}
     clock = VirtualClock()
-    engine = Engine(Scheduler(LIMITS), ReplayExecutor(results), clock)
+    engine = Engine(Scheduler(SchedulerConfig(limits=LIMITS)), ReplayExecutor(results), clock)
     for record in lines[1:]:
         clock.sleep_until(record.now)
         match record:
@@ -144,16 +158,28 @@ def test_a_file_that_is_no_journal_is_refused(tmp_path: Path, content: bytes, me
 def test_another_format_version_is_named(tmp_path: Path) -> None:
     path = tmp_path / "new.journal"
     live(path, num_requests=1)
-    path.write_bytes(path.read_bytes().replace(b'"format_version":1', b'"format_version":7'))
-    with pytest.raises(JournalError, match="format 7"):
+    path.write_bytes(path.read_bytes().replace(b'"format_version":2', b'"format_version":7'))
+    with pytest.raises(JournalError, match=r"new.journal.* format 7.* format 2"):
         list(read_journal(path))
+
+
+def test_a_journal_of_an_older_version_is_refused_by_its_number(tmp_path: Path) -> None:
+    """Its first line has other fields, so it can't be read as one of today's."""
+    path = tmp_path / "old.journal"
+    header = b'{"type":"header","format_version":1,"limits":{"num_blocks":1},"policy":"x"}\n'
+    path.write_bytes(header)
+    with pytest.raises(JournalError, match=r"old.journal.* format 1.* format 2"):
+        list(read_journal(path))
+    with pytest.raises(JournalError, match=r"old.journal.* format 1"):
+        Journal.open(path, Scheduler(SchedulerConfig(limits=LIMITS)))
+    assert path.read_bytes() == header
 
 
 def test_what_is_no_journal_is_not_written_to(tmp_path: Path) -> None:
     path = tmp_path / "precious.txt"
     path.write_bytes(b"precious")
     with pytest.raises(JournalError, match="line 1"):
-        Journal.open(path, Scheduler(LIMITS))
+        Journal.open(path, Scheduler(SchedulerConfig(limits=LIMITS)))
     assert path.read_bytes() == b"precious"
 
 
@@ -182,7 +208,7 @@ class FullDisk(io.BytesIO):
 
 
 def test_a_full_disk_ends_the_journal_and_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
-    scheduler = Scheduler(LIMITS)
+    scheduler = Scheduler(SchedulerConfig(limits=LIMITS))
     clock = VirtualClock()
     executor = ScriptedExecutor(repeat([1]))
     engine = Engine(scheduler, executor, clock, journal=Journal(FullDisk(), scheduler))
@@ -212,7 +238,7 @@ def fail_sometimes(new: NewSequence, position: int) -> int:
 
 def test_several_sequences_failures_scores_and_stops_replay_too(tmp_path: Path) -> None:
     path = tmp_path / "life.journal"
-    scheduler = Scheduler(LIMITS)
+    scheduler = Scheduler(SchedulerConfig(limits=LIMITS))
     executor = ScriptedExecutor(fail_sometimes)
     engine = Engine(scheduler, executor, VirtualClock(), journal=Journal.open(path, scheduler))
     for number in range(12):
@@ -234,7 +260,7 @@ def test_several_sequences_failures_scores_and_stops_replay_too(tmp_path: Path) 
 
 def test_two_plans_in_flight_replay_too(tmp_path: Path) -> None:
     path = tmp_path / "life.journal"
-    scheduler = Scheduler(replace(LIMITS, max_plans_in_flight=2))
+    scheduler = Scheduler(SchedulerConfig(limits=replace(LIMITS, max_plans_in_flight=2)))
     executor = ScriptedExecutor(repeat([1]))
     journal = Journal.open(path, scheduler)
     for number in range(4):
@@ -257,9 +283,86 @@ def test_two_plans_in_flight_replay_too(tmp_path: Path) -> None:
 
 def test_records_survive_the_round_trip() -> None:
     stream = io.BytesIO()
-    journal = Journal(stream, Scheduler(LIMITS))
+    journal = Journal(stream, Scheduler(SchedulerConfig(limits=LIMITS)))
     journal.applied(StepResult(3, {}, {}, elapsed_s=0.25), 1.5)
     lines = [records.decode(raw, 1) for raw in stream.getvalue().splitlines()]
     assert isinstance(lines[0].record, records.Header)
-    assert lines[0].record.limits == LIMITS
+    assert lines[0].record == records.Header(2, SchedulerConfig(limits=LIMITS))
     assert lines[1] == records.Line(1, records.Apply(1.5, StepResult(3, {}, {}, elapsed_s=0.25)))
+
+
+EVERYTHING = SchedulerConfig(
+    limits=replace(
+        LIMITS,
+        enable_prefix_sharing=True,
+        num_swap_blocks=12,
+        preemption_mode=PreemptionChoice.AUTO,
+        max_waiting_time_s=0.02,
+        max_queue_requests=None,
+    ),
+    policy=PolicyConfig(
+        name=PolicyName.FAIR,
+        predictor=PredictorName.HINT,
+        priority_threshold=None,
+        tenant_weights=(("a", 2.0), ("b", 1)),
+    ),
+    classes=(
+        ServiceClass(name="chat", weight=3, ttft_target_s=0.5, max_output_tokens=8),
+        ServiceClass(name="batch", policy=PolicyName.SJF, best_effort=True),
+        ServiceClass(name="live", reserved_slots=1, reserved_blocks=4),
+    ),
+    costs=StepCosts(base_s=0.01, prefill_token_s=0.001, decode_s=0.002, swap_block_s=1e-4),
+)
+
+
+@pytest.mark.parametrize("batching", [Batching.CONTINUOUS, Batching.DYNAMIC])
+def test_classes_tenants_swap_and_sharing_are_in_a_journal(
+    tmp_path: Path, batching: Batching
+) -> None:
+    """Every field of the configuration counts when a journal is replayed."""
+    config = replace(EVERYTHING, limits=replace(EVERYTHING.limits, batching=batching))
+    path = tmp_path / "all.journal"
+    clock, chance = VirtualClock(), random.Random(5)
+    scheduler = Scheduler(config)
+    executor = SimulatedExecutor(
+        COST, clock, num_blocks=30, block_size=4, num_swap_blocks=12, vocab_size=100
+    )
+    engine = Engine(scheduler, executor, clock, journal=Journal.open(path, scheduler))
+    for number in range(80):
+        engine.submit(
+            replace(
+                request(f"r{number}", chance.randint(1, 40), max_tokens=chance.randint(1, 30)),
+                class_name=chance.choice(["chat", "chat", "batch", "live"]),
+                tenant=chance.choice(["a", "b", ""]),
+                cache_salt=chance.choice(["", "s"]),
+                expected_output_tokens=chance.choice([None, 5]),
+            )
+        )
+        for _ in range(chance.randint(0, 3)):
+            engine.step()
+    while not engine.step().is_idle:
+        scheduler.check()
+    engine.close()
+    statistics = scheduler.statistics()
+    assert statistics.num_preemptions > 0
+    assert statistics.num_cached_tokens > 0
+    header = next(read_journal(path)).record
+    assert header == records.Header(records.FORMAT_VERSION, config)
+    assert replay(read_journal(path)).difference is None
+
+
+def test_a_journal_names_the_fields_of_events_and_padding() -> None:
+    plan = StepPlan(
+        4,
+        (Slice(SequenceId(1), 2, 3, True),),
+        swap_out=(BlockMove(5, 6),),
+        padding=Padding(2, 3, 8),
+        events=(TokenReady(RequestId("r"), 0, SampledToken(9)),),
+    )
+    record = json.loads(records.plan_bytes(plan))
+    assert record["slices"] == [[1, 2, 3, True]]
+    assert record["swap_out"] == [[5, 6]]
+    assert record["padding"] == {"num_sequences": 2, "num_rows": 3, "length": 8}
+    (event,) = record["events"]
+    assert (event["event"], event["request_id"]) == ("TokenReady", "r")
+    assert event["token"]["token_id"] == 9

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from headway.core import events as ev
+from headway.core.config import SchedulerConfig
+from headway.core.costs import StepCosts
 from headway.core.limits import SchedulerLimits
 from headway.core.plan import RequestId
 from headway.core.request import Request
@@ -12,7 +14,7 @@ from headway.core.sampling import SamplingParams
 from headway.core.scheduler import Scheduler
 from headway.engine.clock import VirtualClock
 from headway.engine.loop import Engine
-from headway.executors.simulated import LinearStepCost, SimulatedExecutor
+from headway.executors.simulated import SimulatedExecutor
 
 LIMITS = SchedulerLimits(
     num_blocks=64, block_size=4, max_model_len=128, max_num_seqs=1, max_num_batched_tokens=64
@@ -21,9 +23,9 @@ LIMITS = SchedulerLimits(
 
 def make() -> Engine:
     clock = VirtualClock()
-    cost = LinearStepCost(base_s=1.0, prefill_token_s=0.5, decode_s=0.25)
+    cost = StepCosts(base_s=1.0, prefill_token_s=0.5, decode_s=0.25)
     executor = SimulatedExecutor(cost, clock, num_blocks=64, block_size=4, vocab_size=50)
-    return Engine(Scheduler(LIMITS), executor, clock)
+    return Engine(Scheduler(SchedulerConfig(limits=LIMITS)), executor, clock)
 
 
 def request(name: str, num_prompt: int, max_tokens: int, **timeouts: float) -> Request:

@@ -11,8 +11,9 @@ from tiny_text import EOS, VOCAB_SIZE, RecordingEngine, make_tokenizer
 from headway.core.request import Request
 from headway.errors import RequestError
 from headway.generation import generator as generator_module
-from headway.generation.generator import COMPLETION_MAX_TOKENS, Generator, Terms
+from headway.generation.generator import COMPLETION_MAX_TOKENS, Generator
 from headway.generation.params import GenerationParams
+from headway.generation.terms import Terms
 from headway.text.chat_template import ChatTemplate
 
 CONTEXT = 64
@@ -134,11 +135,80 @@ async def test_seeds_are_kept_and_made_up_only_where_there_is_none() -> None:
 
 
 async def test_terms_and_ids_reach_the_request() -> None:
-    terms = Terms(class_name="batch", tenant="t", queue_timeout_s=1.0, request_timeout_s=2.0)
-    one, other = await submitted(terms=terms), await submitted()
-    assert (one.class_name, one.tenant) == ("batch", "t")
-    assert (one.queue_timeout_s, one.request_timeout_s) == (1.0, 2.0)
+    terms = Terms(class_name="batch", tenant="t", priority=-3, expected_output_tokens=7)
+    one, other = await submitted(terms=terms), await submitted(default_class="chat")
+    assert (one.class_name, one.tenant, one.priority) == ("batch", "t", -3)
+    assert one.expected_output_tokens == 7
+    assert (one.queue_timeout_s, one.request_timeout_s) == (None, None)  # those of the class
+    assert (other.class_name, other.tenant, other.priority) == ("chat", "", None)
     assert one.request_id != other.request_id
+
+
+async def test_what_a_silent_client_gets_is_what_its_class_can_have() -> None:
+    lengths = {"small": 20}
+    request = await submitted(terms=Terms(class_name="small"), longest_by_class=lengths)
+    assert request.sampling.max_tokens == 20 - 3
+    assert (await submitted(longest_by_class=lengths)).sampling.max_tokens == CONTEXT - 3
+    with pytest.raises(RequestError, match="is 20 tokens here"):
+        await submitted(prompt=(1,) * 20, terms=Terms(class_name="small"), longest_by_class=lengths)
+
+
+@pytest.mark.parametrize(
+    ("class_name", "fields", "default", "cut_to"),
+    [
+        ("small", {}, None, 17),
+        ("small", {}, 17, None),  # the default fits
+        ("small", {}, 18, 17),
+        ("small", {"min_tokens": 17}, 9, None),
+        ("small", {"max_tokens": 9}, None, None),
+        ("default", {}, None, None),
+    ],
+)
+async def test_a_stream_says_that_the_class_has_no_room_for_the_default(
+    class_name: str, fields: dict[str, int], default: int | None, cut_to: int | None
+) -> None:
+    stream = await make(longest_by_class={"small": 20}).generate(
+        (1, 2, 3),
+        GenerationParams(**fields),
+        default_max_tokens=default,
+        terms=Terms(class_name=class_name),
+    )
+    assert stream.clamped_max_tokens == cut_to
+
+
+async def test_tenants_share_prefixes_only_if_that_is_wanted() -> None:
+    all_terms = [
+        Terms(tenant=tenant, cache_salt=salt)
+        for tenant, salt in (("", None), ("a", None), ("a", "bc"), ("ab", "c"), ("", "1:a"))
+    ]
+    apart = [(await submitted(terms=terms)).cache_salt for terms in all_terms]
+    assert len(set(apart)) == len(apart)
+    together = [
+        (await submitted(terms=terms, isolates_tenants=False)).cache_salt for terms in all_terms
+    ]
+    assert together == ["", "", "bc", "c", "1:a"]
+
+
+@pytest.mark.parametrize(
+    ("terms", "param"),
+    [
+        (Terms(priority=101), "priority"),
+        (Terms(priority=True), "priority"),
+        (Terms(priority=1.5), "priority"),  # type: ignore[arg-type]
+        (Terms(expected_output_tokens=0), "expected_output_tokens"),
+        (Terms(cache_salt=""), "cache_salt"),
+        (Terms(cache_salt="x" * 513), "cache_salt"),
+        (Terms(cache_salt="\ud800"), "cache_salt"),
+        (Terms(tenant="t" * 129), "tenant"),
+        (Terms(tenant=None), "tenant"),  # type: ignore[arg-type]
+        (Terms(class_name=""), "class_name"),
+        ("batch", "terms"),
+    ],
+)
+async def test_terms_are_checked(terms: Terms, param: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        await submitted(terms=terms)
+    assert caught.value.param == param
 
 
 async def test_everything_else_reaches_the_executor() -> None:

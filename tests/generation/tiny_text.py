@@ -58,6 +58,7 @@ class ScriptedSource:
         self.cancelled: list[str] = []
         self.finished: list[int] = []
         self.request_id = REQUEST
+        self.clamped_max_tokens: int | None = None
 
     async def __anext__(self) -> tuple[Event, ...]:
         if not self._batches:

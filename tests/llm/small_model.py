@@ -87,8 +87,8 @@ def scripted(model: Path, executor: ScriptedExecutor, **settings: Any) -> Assemb
     """Assemble the model, with another executor in it."""
     flags = {"model.path": str(model), "model.executor": "simulated", **settings}
     assembly = assemble(load_settings(None, {}, flags).settings, lambda _: None)
-    limits = assembly.engine._engine.scheduler.limits
-    engine = AsyncEngine(Engine(Scheduler(limits), executor, RealClock()))
+    config = assembly.engine._engine.scheduler.config
+    engine = AsyncEngine(Engine(Scheduler(config), executor, RealClock()))
     tokenizer = load_tokenizer(tokenizer_json(), {"eos_token": "<eos>"}, None)
     generator = Generator(
         engine=engine,
@@ -97,7 +97,7 @@ def scripted(model: Path, executor: ScriptedExecutor, **settings: Any) -> Assemb
         eos_token_ids=(EOS,),
         generation_defaults={},
         vocab_size=VOCAB_SIZE,
-        max_model_len=limits.longest,
+        max_model_len=config.limits.longest,
     )
     return replace(assembly, engine=engine, generator=generator)
 

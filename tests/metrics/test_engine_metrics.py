@@ -1,6 +1,7 @@
 """Events in, samples out: every metric against a small story with known times."""
 
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -17,6 +18,8 @@ from headway.core.events import (
     Finished,
     FinishReason,
     Preempted,
+    PreemptionCause,
+    PreemptionMode,
     Rejected,
     RejectReason,
     Resumed,
@@ -27,16 +30,16 @@ from headway.core.events import (
 from headway.core.plan import RequestId, SampledToken, SequenceId
 from headway.core.request import Request
 from headway.core.sampling import SamplingParams
-from headway.core.statistics import Statistics
+from headway.core.statistics import ClassStatistics, Statistics
 from headway.metrics import CONTENT_TYPE, EngineMetrics
 from headway.metrics.engine import MAX_CLASSES, MAX_REASONS
 from headway.metrics.registry import TIME_BUCKETS
 
 R = RequestId("r")
-COUNTS = dict.fromkeys(Statistics.__dataclass_fields__, 0)
+COUNTS: dict[str, Any] = {**dict.fromkeys(Statistics.__dataclass_fields__, 0), "classes": ()}
 
 
-def statistics(**counts: int) -> Statistics:
+def statistics(**counts: Any) -> Statistics:
     return Statistics(**{**COUNTS, **counts})
 
 
@@ -53,6 +56,11 @@ def request(request_id: str = R, *, n: int = 1, class_name: str = "default") -> 
 
 def token(index: int = 0, request_id: str = R) -> TokenReady:
     return TokenReady(RequestId(request_id), index, SampledToken(7))
+
+
+def class_statistics(name: str, *counts: int) -> ClassStatistics:
+    fields = list(ClassStatistics.__dataclass_fields__)[1:]
+    return ClassStatistics(name=name, **dict(zip(fields, counts, strict=True)))
 
 
 class Observed:
@@ -196,6 +204,37 @@ def test_http_requests(seen: Observed) -> None:
     assert seen.value("headway_http_requests_total", **labels) == 2
 
 
+def test_preemptions_are_told_apart_by_class_mode_and_cause(seen: Observed) -> None:
+    for name, class_name in (("a", "chat"), ("b", "batch")):
+        seen.metrics.on_submitted(request(name, class_name=class_name), 0.0)
+    swapped = Preempted(
+        RequestId("b"), 0, 0, PreemptionMode.SWAP, PreemptionCause.SHARE, num_swapped_blocks=4
+    )
+    seen.happen(1.0, Preempted(RequestId("a"), 0, 30), Preempted(RequestId("a"), 0, 5), swapped)
+    count = "headway_preemptions_total"
+    own = {"class": "chat", "mode": "recompute", "cause": "blocks"}
+    assert seen.value(count, **own) == 2
+    assert seen.value(count, **{"class": "batch", "mode": "swap", "cause": "share"}) == 1
+    assert seen.value("headway_preempted_tokens_total", **{"class": "chat"}) == 35
+    assert seen.value("headway_preempted_tokens_total", **{"class": "batch"}) == 0
+
+
+def test_a_prompt_in_the_cache_counts_once(seen: Observed) -> None:
+    """As the prompt itself: what a request's later sequences share with its first is no hit."""
+    seen.metrics.on_submitted(request(n=2), 0.0)
+    seen.happen(1.0, Started(R, 0, 1.0, 0, 2), Started(R, 1, 1.0, 0, 3))
+    assert seen.value("headway_prefix_cache_hit_tokens_total", **{"class": "default"}) == 2
+    assert seen.value("headway_prompt_tokens_total", **{"class": "default"}) == 3
+
+
+def test_clamped_requests_are_counted(seen: Observed) -> None:
+    for number, clamp in enumerate((None, 5)):
+        name = RequestId(str(number))
+        seen.metrics.on_submitted(request(name), 0.0)
+        seen.happen(0.0, Admitted(name, (SequenceId(number),), clamp))
+    assert seen.value("headway_clamped_requests_total", **{"class": "default"}) == 1
+
+
 def test_gauges_are_read_at_scrape_time() -> None:
     now = [statistics(num_blocks=8, num_free_blocks=8)]
     metrics = EngineMetrics("m", lambda: now[0])
@@ -209,7 +248,16 @@ def test_gauges_are_read_at_scrape_time() -> None:
         num_blocks=8,
         num_free_blocks=2,
         block_size=16,
-        num_preemptions=5,
+        num_swap_blocks=5,
+        num_free_swap_blocks=1,
+        num_swapped_out_blocks=9,
+        num_swapped_in_blocks=5,
+        num_evicted_blocks=11,
+        num_resumed=3,
+        classes=(
+            class_statistics("chat", 5, 2, 1, 4, 100, 20),
+            class_statistics("batch", 2, 0, 2, 2, 300, 60),
+        ),
     )
     read = metrics.registry.get_sample_value
     model = {"model_name": "m"}
@@ -222,7 +270,19 @@ def test_gauges_are_read_at_scrape_time() -> None:
     assert read("headway_kv_blocks", {"state": "free"}) == 2
     assert read("headway_kv_blocks", {"state": "used"}) == 6
     assert read("headway_kv_usage_ratio") == 0.75
-    assert read("headway_preemptions_total") == 5
+    assert read("headway_swap_blocks", {"state": "free"}) == 1
+    assert read("headway_swap_blocks", {"state": "used"}) == 4
+    assert read("headway_swapped_blocks_total", {"direction": "out"}) == 9
+    assert read("headway_swapped_blocks_total", {"direction": "in"}) == 5
+    assert read("headway_evicted_blocks_total") == 11
+    assert read("headway_resumptions_total") == 3
+    chat, batch = {"class": "chat"}, {"class": "batch"}
+    assert read("headway_class_sequences_waiting", chat) == 5
+    assert read("headway_class_sequences_held", chat) == 2
+    assert read("headway_class_sequences_running", batch) == 2
+    assert read("headway_class_kv_blocks", chat) == 4
+    assert read("headway_class_served_input_tokens_total", batch) == 300
+    assert read("headway_class_served_output_tokens_total", batch) == 60
     assert read("vllm:num_requests_running", model) == 3
     assert read("vllm:num_requests_waiting", model) == 8
     assert read("vllm:kv_cache_usage_perc", model) == 0.75

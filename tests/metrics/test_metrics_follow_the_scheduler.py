@@ -5,6 +5,7 @@ import random
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from headway.core.config import SchedulerConfig
 from headway.core.limits import SchedulerLimits
 from headway.core.plan import Idle, RequestId, SampledToken, StepPlan, StepResult
 from headway.core.request import Request
@@ -43,7 +44,7 @@ def answer(rng: random.Random, plan: StepPlan) -> StepResult:
 @pytest.mark.parametrize("seed", range(8))
 def test_counts_agree_with_the_schedulers(seed: int) -> None:
     rng = random.Random(seed)
-    scheduler = Scheduler(LIMITS)
+    scheduler = Scheduler(SchedulerConfig(limits=LIMITS))
     metrics = EngineMetrics("m", scheduler.statistics)
     for step in range(400):
         now = float(step)

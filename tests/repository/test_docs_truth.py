@@ -42,7 +42,11 @@ def test_flags_exist(document: str) -> None:
 
 
 def test_environment_variables_exist(document: str) -> None:
-    known = {setting.variable for setting in all_settings()} | {"HEADWAY_CONFIG", "HEADWAY_CACHE"}
+    known = {setting.variable for setting in all_settings()} | {
+        "HEADWAY_CONFIG",
+        "HEADWAY_CACHE",
+        "HEADWAY_TRACES",
+    }
     for name in re.findall(r"\bHEADWAY_[A-Z_]*[A-Z]\b", document):
         assert name in known, name
 

@@ -22,6 +22,8 @@ LIGHT = (
     "headway.executors.replay",
     "headway.executors.simulated",
     "headway.metrics",
+    "headway.sim",
+    "headway.workload",
 )
 
 

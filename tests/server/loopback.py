@@ -13,14 +13,17 @@ from typing import Any
 import tokenizers
 from tokenizers import decoders, models, pre_tokenizers
 
-from headway.config.settings import ServerSettings
+from headway.assembly import longest_by_class
+from headway.config import ClassSettings, ServerSettings, Settings, TenantSettings
+from headway.config.scheduling import service_classes
+from headway.core.config import SchedulerConfig
 from headway.core.limits import SchedulerLimits
 from headway.core.plan import NewSequence
 from headway.core.scheduler import Scheduler
 from headway.engine.aio import AsyncEngine
 from headway.engine.clock import RealClock, VirtualClock
 from headway.engine.loop import Engine
-from headway.generation.generator import Generator, Terms
+from headway.generation.generator import Generator
 from headway.metrics.engine import EngineMetrics
 from headway.server.app import create_app
 from headway.server.run import bind, make_server, url_of
@@ -105,7 +108,9 @@ class Setup:
     base_seed: int | None = None
     send_buffer: int = 0  # bytes that the kernel keeps for a client; 0 is up to the kernel
     started: bool = True
-    terms: Terms = field(default_factory=Terms)
+    classes: Mapping[str, ClassSettings] = field(default_factory=dict)
+    tenants: Mapping[str, TenantSettings] = field(default_factory=dict)
+    enable_prefix_sharing: bool = False
     clock: RealClock | VirtualClock = field(default_factory=RealClock)
 
 
@@ -123,8 +128,12 @@ class Service:
             max_num_seqs=setup.max_num_seqs,
             max_num_batched_tokens=setup.max_num_batched_tokens,
             max_queue_requests=setup.max_queue_requests,
+            enable_prefix_sharing=setup.enable_prefix_sharing,
         )
-        self.scheduler = Scheduler(limits)
+        everything = Settings(server=setup.settings, classes=setup.classes, tenants=setup.tenants)
+        classes = service_classes(everything)
+        config = SchedulerConfig(limits=limits, classes=classes)
+        self.scheduler = Scheduler(config)
         self.metrics = EngineMetrics(MODEL, self.scheduler.statistics)
         loop = Engine(self.scheduler, self.executor, setup.clock, observers=(self.metrics,))
         self.engine = AsyncEngine(loop, max_buffered_events=setup.max_buffered_events)
@@ -138,10 +147,11 @@ class Service:
             vocab_size=VOCAB_SIZE,
             max_model_len=limits.longest,
             base_seed=setup.base_seed,
+            default_class=everything.default_class,
+            longest_by_class=longest_by_class(config),
         )
-        self.app = create_app(
-            {MODEL: self.generator}, self.engine, self.metrics, self.settings, setup.terms
-        )
+        models = {MODEL: self.generator}
+        self.app = create_app(models, self.engine, self.metrics, everything)
         self.url = ""
         self.port = 0
         self.is_announced = False
@@ -335,6 +345,16 @@ def chat(content: str = "hi", **fields: Any) -> dict[str, Any]:
 def completion(prompt: Any = "hi", **fields: Any) -> dict[str, Any]:
     """Body of a completion request."""
     return {"model": MODEL, "prompt": prompt, **fields}
+
+
+def usage(num_prompt: int, num_completion: int, num_cached: int = 0) -> dict[str, Any]:
+    """The usage of a call as it is sent."""
+    return {
+        "prompt_tokens": num_prompt,
+        "completion_tokens": num_completion,
+        "total_tokens": num_prompt + num_completion,
+        "prompt_tokens_details": {"cached_tokens": num_cached},
+    }
 
 
 CHAT = "/v1/chat/completions"

@@ -17,10 +17,9 @@ from loopback import (
     running,
     say,
     say_ids,
+    usage,
 )
 
-from headway.core.request import Request
-from headway.generation.generator import Terms
 from headway.generation.stream import Usage
 from headway.server.routes.chat import ChatFormat
 
@@ -52,7 +51,7 @@ async def test_the_answer_has_the_fields_of_openai() -> None:
     assert choice["stop_reason"] is None
     assert choice["logprobs"] is None
     # prompt "u:hi\na:", answer "Hello" and the end token
-    assert parsed["usage"] == {"prompt_tokens": 7, "completion_tokens": 6, "total_tokens": 13}
+    assert parsed["usage"] == usage(7, 6)
     assert "prompt_token_ids" not in parsed
 
 
@@ -244,23 +243,6 @@ async def test_sampling_fields_reach_the_executor() -> None:
     assert new.sampling.logit_bias == ((7, 1.5),)
 
 
-async def test_the_terms_of_the_server_reach_the_request() -> None:
-    terms = Terms(class_name="normal", queue_timeout_s=5.0, request_timeout_s=6.0)
-    seen: list[Request] = []
-    async with running(Setup(terms=terms)) as service:
-        submit = service.engine.submit
-
-        async def spy(request: Request) -> Any:
-            seen.append(request)
-            return await submit(request)
-
-        service.engine.submit = spy  # type: ignore[method-assign]
-        await service.call(CHAT, chat(service_tier="auto"))
-    (request,) = seen
-    assert (request.class_name, request.tenant) == ("normal", "")
-    assert (request.queue_timeout_s, request.request_timeout_s) == (5.0, 6.0)
-
-
 async def test_stream_starts_with_the_role_and_ends_with_done() -> None:
     events = (await ask(Setup(script=say("Hey")), stream=True)).events
     assert events[-1] == "[DONE]"
@@ -300,7 +282,7 @@ async def test_b35_usage_comes_only_when_asked_for(options: Any, expected: bool)
     last = chunks[-1]
     if expected:
         assert last["choices"] == []
-        assert last["usage"] == {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
+        assert last["usage"] == usage(7, 3)
         assert all(chunk["usage"] is None for chunk in chunks[:-1])
     else:
         assert last["choices"]
@@ -324,11 +306,7 @@ async def test_b26_each_choice_of_a_stream_finishes_once() -> None:
         finishes = [choice["finish_reason"] for choice in own]
         assert finishes[-1] == "stop"
         assert finishes[:-1] == [None] * (len(own) - 1)
-    assert events[-2]["usage"] == {
-        "prompt_tokens": 7,
-        "completion_tokens": 2 + 5 + 3,
-        "total_tokens": 17,
-    }
+    assert events[-2]["usage"] == usage(7, 2 + 5 + 3)
 
 
 async def test_b33_stream_logprobs_equal_those_of_the_whole() -> None:

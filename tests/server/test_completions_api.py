@@ -17,6 +17,7 @@ from loopback import (
     completion,
     running,
     say,
+    usage,
 )
 
 
@@ -47,7 +48,7 @@ async def test_the_answer_has_the_fields_of_openai() -> None:
             "stop_reason": None,
         }
     ]
-    assert parsed["usage"] == {"prompt_tokens": 2, "completion_tokens": 6, "total_tokens": 8}
+    assert parsed["usage"] == usage(2, 6)
 
 
 async def test_sixteen_tokens_are_the_default() -> None:
@@ -86,8 +87,7 @@ def _texts(reply: Reply, stream: bool) -> dict[int, str]:
 async def test_usage_of_several_prompts_is_the_sum() -> None:
     fields = {"stream": True, "stream_options": {"include_usage": True}, "n": 2}
     reply = await ask(Setup(script=say("xy")), ["a", "bcd"], **fields)
-    usage = reply.events[-2]["usage"]
-    assert usage == {"prompt_tokens": 4, "completion_tokens": 12, "total_tokens": 16}
+    assert reply.events[-2]["usage"] == usage(4, 12)
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from loopback import CHAT, MODEL, Setup, call, chat, listening, raw_client, running, say
 
-from headway.config.settings import ServerSettings
+from headway.config import ServerSettings, Settings
+from headway.core.config import SchedulerConfig
 from headway.core.limits import SchedulerLimits
 from headway.core.scheduler import Scheduler
 from headway.engine.aio import MAX_FAILED_STEPS
-from headway.generation.generator import Terms
 from headway.server.app import create_app
 
 
@@ -34,7 +34,7 @@ class Dummy:
         limits = SchedulerLimits(
             num_blocks=4, block_size=4, max_model_len=16, max_num_seqs=1, max_num_batched_tokens=4
         )
-        self.statistics = Scheduler(limits).statistics
+        self.statistics = Scheduler(SchedulerConfig(limits=limits)).statistics
 
     def render(self) -> bytes:
         return b""
@@ -61,7 +61,7 @@ async def test_b53_live_and_ready_are_two_questions(
     pulse: Pulse, live: int, ready: int, reason: str | None
 ) -> None:
     dummy = Dummy(pulse)
-    app = create_app({}, dummy, dummy, ServerSettings(liveness_timeout_s=100), Terms())
+    app = create_app({}, dummy, dummy, Settings(server=ServerSettings(liveness_timeout_s=100)))
     for path, status in (("/livez", live), ("/readyz", ready), ("/health", ready)):
         reply = await call(app, path, method="GET")
         assert reply.status == status

@@ -11,7 +11,7 @@ import openai
 import pytest
 from loopback import CONTEXT, MODEL, Service, Setup, by_index, listening, say
 
-from headway.config.settings import ServerSettings
+from headway.config import ClassSettings, ServerSettings
 
 MESSAGES: Any = [{"role": "user", "content": "hi"}]
 
@@ -231,3 +231,28 @@ async def test_b55_a_full_queue_is_an_error_that_can_be_retried() -> None:
     assert all(error.status_code == 503 for error in refused)
     assert all(error.code == "queue_full" for error in refused)
     assert all(int(error.response.headers["retry-after"]) >= 1 for error in refused)
+
+
+async def test_classes_salts_and_cached_tokens_pass_through_the_sdk() -> None:
+    classes = {"chat": ClassSettings(), "batch": ClassSettings(max_output_tokens=2)}
+    setup = Setup(classes=classes, enable_prefix_sharing=True)
+    fields: Any = {
+        "service_tier": "batch",
+        "max_tokens": 50,
+        "extra_body": {"priority": 3, "cache_salt": "s", "expected_output_tokens": 4},
+    }
+    messages: Any = [{"role": "user", "content": "x" * 64}]
+    async with sdk(setup) as (client, _):
+        create = client.chat.completions.with_raw_response.create
+        first, second = [await create(model=MODEL, messages=messages, **fields) for _ in range(2)]
+    assert second.headers["x-headway-class"] == "batch"
+    assert second.headers["x-headway-max-tokens"] == "2"
+    answer = second.parse()
+    assert (answer.service_tier, answer.choices[0].finish_reason) == ("batch", "length")
+    cached = [
+        usage.prompt_tokens_details.cached_tokens or 0
+        for usage in (first.parse().usage, answer.usage)
+        if usage is not None and usage.prompt_tokens_details is not None
+    ]
+    assert cached[0] == 0
+    assert cached[1] >= 64

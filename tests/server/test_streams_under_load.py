@@ -21,9 +21,8 @@ from loopback import (
     say,
 )
 
-from headway.config.settings import ServerSettings
+from headway.config import ClassSettings, ServerSettings
 from headway.engine.clock import VirtualClock
-from headway.generation.generator import Terms
 
 
 async def gate_holds(service: Service) -> None:
@@ -58,8 +57,8 @@ async def test_b55_a_full_queue_refuses_at_once_and_says_when_to_come_back(strea
 @pytest.mark.parametrize("stream", [False, True])
 async def test_b36_b56_a_queue_timeout_has_a_status_of_its_own(stream: bool) -> None:
     clock = VirtualClock()
-    terms = Terms(queue_timeout_s=1.0)
-    setup = Setup(gated=True, max_num_seqs=1, terms=terms, clock=clock)
+    classes = {"default": ClassSettings(queue_timeout_s=1.0)}
+    setup = Setup(gated=True, max_num_seqs=1, classes=classes, clock=clock)
     async with running(setup) as service:
         first = ask(service)
         await gate_holds(service)
@@ -81,8 +80,8 @@ async def test_b36_b56_a_queue_timeout_has_a_status_of_its_own(stream: bool) -> 
 
 async def test_b56_a_deadline_in_decode_is_an_error_and_no_length() -> None:
     clock = VirtualClock()
-    terms = Terms(request_timeout_s=1.0)
-    setup = Setup(script=say("x" * 300), gated=True, terms=terms, clock=clock)
+    classes = {"default": ClassSettings(request_timeout_s=1.0)}
+    setup = Setup(script=say("x" * 300), gated=True, classes=classes, clock=clock)
     async with running(setup) as service:
         whole, stream = ask(service), ask(service, stream=True)
         await gate_holds(service)

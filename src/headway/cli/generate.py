@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from headway.cli.options import add_settings, load
-from headway.cli.output import print_json
+from headway.cli.output import print_json, print_warnings
 from headway.errors import GenerationError, UsageError
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("standard output is closed, so there is nowhere to write the answer")
     prompt = _read_standard_input() if args.prompt == "-" else args.prompt
     loaded = load(args)
+    print_warnings(loaded.warnings)
 
     from headway.llm import LLM
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Sequence
 
 
@@ -18,3 +19,9 @@ def print_rows(rows: Iterable[Sequence[str]], *, indent: str = "") -> None:
     for row in table:
         cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
         print((indent + "  ".join(cells)).rstrip())
+
+
+def print_warnings(warnings: Iterable[str]) -> None:
+    """Print each warning as a line on standard error."""
+    for warning in warnings:
+        print(f"headway: warning: {warning}", file=sys.stderr)

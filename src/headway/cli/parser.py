@@ -34,7 +34,9 @@ class CommandParser(argparse.ArgumentParser):
             UsageError: an argument is unknown or malformed.
             SystemExit: the help was asked for and printed.
         """
-        args, unknown = self.parse_known_args(_with_dashes(arguments))
+        spelled = _with_dashes(arguments)
+        self._refuse_switch_values(spelled)
+        args, unknown = self.parse_known_args(spelled)
         if unknown:
             raise UsageError(self._stranger(unknown[0]))
         return args
@@ -43,13 +45,32 @@ class CommandParser(argparse.ArgumentParser):
         """Raise, where argparse would print the usage and exit."""
         raise UsageError(f"{message} (see {self.prog} --help)")
 
+    def _refuse_switch_values(self, arguments: Sequence[str]) -> None:
+        """Say how a switch is turned off, since ``--switch=false`` is what a setting looks like."""
+        for argument in arguments:
+            flag, equals, _ = argument.partition("=")
+            action = self._option_string_actions.get(flag)
+            if argument == "--":
+                return
+            if equals and isinstance(action, argparse.BooleanOptionalAction):
+                on, off = action.option_strings[:2]
+                raise UsageError(f"{flag} takes no value: {on} turns it on, {off} off")
+
     def _stranger(self, argument: str) -> str:
         if not argument.startswith("-"):
             return f"unexpected argument {argument!r} (see {self.prog} --help)"
         flag = argument.partition("=")[0]
+        if flag in _flags_of_settings():
+            return f"unknown flag {flag} (it is one of headway serve)"
         close = get_close_matches(flag, list(self._option_string_actions), n=1)
         hint = f"did you mean {close[0]}?" if close else f"see {self.prog} --help"
         return f"unknown flag {flag} ({hint})"
+
+
+def _flags_of_settings() -> set[str]:
+    from headway.config import all_settings
+
+    return {setting.flag for setting in all_settings()}
 
 
 class _Formatter(argparse.HelpFormatter):

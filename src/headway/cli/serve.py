@@ -9,6 +9,8 @@ import sys
 from headway.cli.options import add_model_argument, add_settings, load
 from headway.cli.output import print_json
 
+_log = logging.getLogger(__name__)
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
@@ -18,14 +20,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until a signal; with --json one object on standard output says that it is ready."""
-    settings = load(args).settings
+    loaded = load(args)
+    settings = loaded.settings
     logging.basicConfig(
         level=settings.server.log_level.upper(),
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
         stream=sys.stderr,
     )
+    for warning in loaded.warnings:
+        _log.warning(warning)
 
     from headway.assembly import assemble
+    from headway.engine.garbage import collect_rarely
     from headway.models.progress import on_standard_error
     from headway.server.app import create_app
     from headway.server.run import bind, ready_text, serve
@@ -36,9 +42,10 @@ def run(args: argparse.Namespace) -> int:
         {assembly.name: assembly.generator},
         assembly.engine,
         assembly.metrics,
-        settings.server,
-        assembly.terms,
+        settings,
     )
+
+    collect_rarely()
 
     def announce(url: str) -> None:
         if args.json:

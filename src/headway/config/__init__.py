@@ -1,19 +1,18 @@
 """Settings: frozen, typed, documented in one place, from file < environment < flags."""
 
+from headway.config.contradiction import ContradictionError
 from headway.config.declare import Section, Setting, settings_of
-from headway.config.dump import HIDDEN, to_toml, value_of
+from headway.config.dump import HIDDEN, hidden_keys, to_toml, value_of
+from headway.config.file import Origin, nearest
 from headway.config.load import (
     CACHE_VARIABLE,
     CONFIG_VARIABLE,
     DEFAULT,
     Loaded,
-    Origin,
     load_settings,
-    nearest,
 )
 from headway.config.settings import (
     SECTIONS,
-    ContradictionError,
     JournalSettings,
     KvSettings,
     ModelSettings,
@@ -23,6 +22,7 @@ from headway.config.settings import (
     SimulationSettings,
     all_settings,
 )
+from headway.config.traffic import TABLES, ClassSettings, TenantSettings, table_settings
 
 __all__ = [
     "CACHE_VARIABLE",
@@ -30,6 +30,8 @@ __all__ = [
     "DEFAULT",
     "HIDDEN",
     "SECTIONS",
+    "TABLES",
+    "ClassSettings",
     "ContradictionError",
     "JournalSettings",
     "KvSettings",
@@ -42,10 +44,13 @@ __all__ = [
     "Setting",
     "Settings",
     "SimulationSettings",
+    "TenantSettings",
     "all_settings",
+    "hidden_keys",
     "load_settings",
     "nearest",
     "settings_of",
+    "table_settings",
     "to_toml",
     "value_of",
 ]

@@ -3,38 +3,63 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 
-from headway.config.declare import settings_of
+from headway.config.declare import Setting, settings_of
 from headway.config.load import Loaded
 from headway.config.settings import SECTIONS, Settings
+from headway.config.traffic import TABLES, table_settings
 
 HIDDEN = "(not shown)"
 
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+
 
 def value_of(settings: Settings, key: str) -> object:
-    """Return the value of ``section.name``."""
+    """Return the value of ``section.name``, or of ``classes.NAME.name``."""
     section, _, name = key.partition(".")
+    if section in TABLES:
+        table, _, name = name.rpartition(".")
+        return getattr(getattr(settings, section)[table], name)
     return getattr(getattr(settings, section), name)
 
 
+def hidden_keys(settings: Settings) -> list[str]:
+    """Return the secret settings that have a value."""
+    sections = [settings_of(section) for section in SECTIONS.values()]
+    tables = [table_settings(kind, name) for kind in TABLES for name in getattr(settings, kind)]
+    every = [setting for group in (*sections, *tables) for setting in group]
+    return [each.key for each in every if each.secret and value_of(settings, each.key)]
+
+
 def to_toml(loaded: Loaded) -> str:
-    """Write all settings as TOML; what is unset or secret stands as a comment."""
-    return "\n".join("\n".join(_section_lines(loaded, name)) + "\n" for name in SECTIONS)
+    """Write all settings as TOML; what is unset or secret is a comment."""
+    parts = [_lines(loaded, name, settings_of(section)) for name, section in SECTIONS.items()]
+    parts += [
+        _lines(loaded, f"{kind}.{_key(name)}", table_settings(kind, name))
+        for kind in TABLES
+        for name in getattr(loaded.settings, kind)
+    ]
+    return "\n".join("\n".join(lines) + "\n" for lines in parts)
 
 
-def _section_lines(loaded: Loaded, name: str) -> Iterator[str]:
-    yield f"[{name}]"
-    for setting in settings_of(SECTIONS[name]):
+def _lines(loaded: Loaded, header: str, settings: Iterable[Setting]) -> Iterator[str]:
+    yield f"[{header}]"
+    for setting in settings:
         value = value_of(loaded.settings, setting.key)
         origin = loaded.origins[setting.key]
         source = "" if origin.kind == "default" else f"  # {_one_line(str(origin))}"
         if setting.secret and value:
-            yield f"# {setting.name} = {HIDDEN}{source}"
+            yield f"# {setting.name} = {HIDDEN}: add it, or it is not set{source}"
         elif value is None and setting.default is None:
             yield f"# {setting.name} is unset{source}"
         else:
             yield f"{setting.name} = {_toml(value)}{source}"
+
+
+def _key(name: str) -> str:
+    return name if _BARE_KEY.fullmatch(name) else _toml(name)
 
 
 def _one_line(text: str) -> str:

@@ -6,44 +6,79 @@ what is allowed.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from difflib import get_close_matches
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from headway.config.contradiction import ContradictionError
 from headway.config.declare import Setting
-from headway.config.settings import SECTIONS, ContradictionError, Settings, all_settings
+from headway.config.doubts import doubts
+from headway.config.file import Given, Origin, from_file, nearest
+from headway.config.protect import Facts, additions, objections, shown
+from headway.config.settings import SECTIONS, Settings, all_settings
+from headway.config.traffic import TABLES, table_settings
 from headway.config.values import accept, parse
 from headway.errors import ConfigError
 
 CONFIG_VARIABLE = "HEADWAY_CONFIG"
 CACHE_VARIABLE = "HEADWAY_CACHE"  # where downloaded models lie; read by headway.models
+TRACES_VARIABLE = "HEADWAY_TRACES"  # where recorded workloads lie; read by benchmarks and tests
 _PREFIX = "HEADWAY_"
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """Where a value came from: ``default``, ``file``, ``environment`` or ``flag``, and its name."""
-
-    kind: str
-    name: str = ""
-
-    def __str__(self) -> str:
-        """As in messages: ``flag --port``."""
-        return f"{self.kind} {self.name}".rstrip()
-
 
 DEFAULT = Origin("default")
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """The effective settings, and the origin of each by its key (``scheduler.max_num_seqs``)."""
+    """The effective settings, and the origin of each by its key (``scheduler.max_num_seqs``).
+
+    ``warnings`` say which settings work against ``scheduler.protect``, or have no effect beside
+    the others; one line each.
+    """
 
     settings: Settings
     origins: Mapping[str, Origin]
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _Values:
+    """What the sources gave so far: values of sections and tables by key, and all origins."""
+
+    sections: dict[str, object] = field(default_factory=dict)
+    tables: dict[str, dict[str, dict[str, object]]] = field(
+        default_factory=lambda: {kind: {} for kind in TABLES}
+    )
+    origins: dict[str, Origin] = field(
+        default_factory=lambda: {setting.key: DEFAULT for setting in all_settings()}
+    )
+
+    def take(self, given: Given) -> None:
+        """Take one value over whatever an earlier source gave."""
+        setting = given.setting
+        value = _checked(setting, given.raw, given.origin)
+        self.origins[setting.key] = given.origin
+        kind, _, name = setting.section.partition(".")
+        if name:
+            self.tables[kind][name][setting.name] = value
+        else:
+            self.sections[setting.key] = value
+
+    def open_table(self, kind: str, name: str) -> None:
+        """Note that there is a table, even if nothing stands in it."""
+        self.tables[kind][name] = {}
+        for setting in table_settings(kind, name):
+            self.origins.setdefault(setting.key, DEFAULT)
+
+    def where(self, keys: Iterable[str]) -> str:
+        """Say where each of these values comes from."""
+        return "; ".join(f"{key} from {self.origins[key]}" for key in keys)
+
+    @property
+    def facts(self) -> Facts:
+        """What ``protect`` looks at."""
+        return self.sections, self.tables["classes"]
 
 
 def load_settings(
@@ -51,7 +86,7 @@ def load_settings(
     environ: Mapping[str, str] | None = None,
     flags: Mapping[str, object] | None = None,
 ) -> Loaded:
-    """Merge all sources over the defaults.
+    """Merge all sources over the defaults, and those over what ``scheduler.protect`` sets.
 
     Args:
         file: a TOML file; without it the one that ``HEADWAY_CONFIG`` names, if any.
@@ -63,22 +98,19 @@ def load_settings(
     """
     environ = environ or {}
     chosen = file or _config_variable(environ)
-    values: dict[str, object] = {}
-    origins = {setting.key: DEFAULT for setting in all_settings()}
-    for setting, raw, origin in (
-        *(_from_file(Path(chosen)) if chosen else ()),
-        *_from_environment(environ),
-        *_from_flags(flags or {}),
-    ):
-        values[setting.key] = _checked(setting, raw, origin)
-        origins[setting.key] = origin
-    return Loaded(_build(values, origins), origins)
-
-
-def nearest(word: str, known: Iterable[str]) -> str:
-    """Return `` (did you mean X?)``, or nothing if no known word is like this one."""
-    matches = get_close_matches(word, list(known), n=1, cutoff=0.6)
-    return f" (did you mean {matches[0]}?)" if matches else ""
+    values = _Values()
+    if chosen:
+        content = from_file(Path(chosen))
+        for kind, name in content.tables:
+            values.open_table(kind, name)
+        for given in content.values:
+            values.take(given)
+    for given in (*_from_environment(environ), *_from_flags(flags or {})):
+        values.take(given)
+    warnings = list(_protect(values))
+    settings = _build(values)
+    warnings += [f"{message} [{values.where(keys)}]" for message, keys in doubts(settings)]
+    return Loaded(settings, values.origins, tuple(warnings))
 
 
 def _config_variable(environ: Mapping[str, str]) -> str | None:
@@ -88,73 +120,31 @@ def _config_variable(environ: Mapping[str, str]) -> str | None:
     return path
 
 
-def _from_file(path: Path) -> Iterator[tuple[Setting, object, Origin]]:
-    origin = Origin("file", str(path))
-    known = {(setting.section, setting.name): setting for setting in all_settings()}
-    for section, table in _read_toml(path).items():
-        if section not in SECTIONS:
-            raise ConfigError(f"{path}: {_unknown_section(section, table)}")
-        if not isinstance(table, dict):
-            raise ConfigError(f"{path}: {section} must be a table: [{section}]")
-        for name, value in table.items():
-            if (section, name) not in known:
-                raise ConfigError(f"{path}: unknown setting {section}.{name}{_hint(section, name)}")
-            yield known[section, name], value, origin
-
-
-def _read_toml(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror or error}") from None
-    except UnicodeDecodeError:
-        raise ConfigError(f"{path} is not UTF-8 text") from None
-    except ValueError as error:  # of tomllib, and of a path that no system call takes
-        raise ConfigError(f"{path}: {error}") from None
-
-
-def _unknown_section(name: str, value: object) -> str:
-    homes = [setting.section for setting in all_settings() if setting.name == name]
-    if homes and not isinstance(value, dict):
-        return f"{name} belongs in a section: " + " or ".join(f"[{home}]" for home in homes)
-    what = "section" if isinstance(value, dict) else "setting"
-    names = [*SECTIONS, *(setting.name for setting in all_settings())]
-    return f"unknown {what} {name}{nearest(name, names)}"
-
-
-def _hint(section: str, name: str) -> str:
-    """The nearest setting: of the same name elsewhere, of this section, or of any."""
-    settings = all_settings()
-    same = [setting.key for setting in settings if setting.name == name]
-    if same:
-        return f" (did you mean {same[0]}?)"
-    here = [setting.name for setting in settings if setting.section == section]
-    close = get_close_matches(name, here, n=1, cutoff=0.6)
-    if close:
-        return f" (did you mean {section}.{close[0]}?)"
-    return nearest(f"{section}.{name}", (setting.key for setting in settings))
-
-
-def _from_environment(environ: Mapping[str, str]) -> Iterator[tuple[Setting, object, Origin]]:
+def _from_environment(environ: Mapping[str, str]) -> Iterator[Given]:
     known = {setting.variable: setting for setting in all_settings()}
-    reserved = (CONFIG_VARIABLE, CACHE_VARIABLE)
+    reserved = (CONFIG_VARIABLE, CACHE_VARIABLE, TRACES_VARIABLE)
     for name, text in sorted(environ.items()):
         if not name.startswith(_PREFIX) or name in reserved:
             continue
         if name not in known:
-            hint = nearest(name, (*known, *reserved))
+            hint = _only_in_file(name) or nearest(name, (*known, *reserved))
             raise ConfigError(f"unknown environment variable {name}{hint}")
         if not text.strip():
             raise ConfigError(f"environment variable {name} is empty; give a value, or unset it")
-        yield known[name], text, Origin("environment", name)
+        yield Given(known[name], text, Origin("environment", name))
 
 
-def _from_flags(flags: Mapping[str, object]) -> Iterator[tuple[Setting, object, Origin]]:
+def _only_in_file(name: str) -> str:
+    kinds = [kind for kind in TABLES if name.startswith(f"{_PREFIX}{kind.upper()}")]
+    return f": {kinds[0]} can only be set in the file" if kinds else ""
+
+
+def _from_flags(flags: Mapping[str, object]) -> Iterator[Given]:
     known = {setting.key: setting for setting in all_settings()}
     for key, value in flags.items():
         if key not in known:
             raise ConfigError(f"unknown setting {key}{nearest(key, known)}")
-        yield known[key], value, Origin("flag", known[key].flag)
+        yield Given(known[key], value, Origin("flag", known[key].flag))
 
 
 def _checked(setting: Setting, raw: object, origin: Origin) -> object:
@@ -162,18 +152,39 @@ def _checked(setting: Setting, raw: object, origin: Origin) -> object:
     try:
         return parse(setting.rule, str(raw)) if from_text else accept(setting.rule, raw)
     except ValueError as error:
-        shown = "" if setting.secret else f" = {raw!r}"
-        raise ConfigError(f"{setting.key}{shown} ({origin}): {error}") from None
+        is_toml = origin.kind == "file" and isinstance(raw, bool)
+        word = shown(raw) if is_toml else repr(raw)
+        what = "" if setting.secret else f" = {word}"
+        raise ConfigError(f"{setting.key}{what} ({origin}): {error}") from None
 
 
-def _build(values: Mapping[str, object], origins: Mapping[str, Origin]) -> Settings:
+def _protect(values: _Values) -> Iterator[str]:
+    """Set what the goal sets, and yield a warning for each value that works against it."""
+    goal: Any = values.sections.get("scheduler.protect")
+    if goal is None:
+        return
+    for advice, flaw in objections(goal, values.facts):
+        value = values.sections[advice.key]
+        remedy = "unset it" + ("" if advice.sets is None else f" for {shown(advice.sets)}")
+        yield (
+            f'scheduler.protect = "{goal}", but {advice.key} = {shown(value)} '
+            f"({values.origins[advice.key]}) {flaw}: {advice.why}; {remedy}"
+        )
+    for key, value in list(additions(goal, values.facts)):
+        values.sections[key] = value
+        values.origins[key] = Origin("protect", goal)
+
+
+def _build(values: _Values) -> Settings:
     sections: dict[str, Any] = {name: {} for name in SECTIONS}
-    for key, value in values.items():
+    for key, value in values.sections.items():
         section, _, name = key.partition(".")
         sections[section][name] = value
+    tables: dict[str, Any] = values.tables
     try:
         made: dict[str, Any] = {name: SECTIONS[name](**table) for name, table in sections.items()}
+        for kind, named in tables.items():
+            made[kind] = {name: TABLES[kind](**table) for name, table in named.items()}
         return Settings(**made)
     except ContradictionError as error:
-        where = "; ".join(f"{key} from {origins[key]}" for key in error.keys)
-        raise ConfigError(f"{error} [{where}]") from None
+        raise ConfigError(f"{error} [{values.where(error.keys)}]") from None

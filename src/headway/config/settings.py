@@ -7,24 +7,20 @@ flags made from them.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from types import MappingProxyType
 from typing import ClassVar, Literal
 
+from headway.config.consistency import (
+    DEFAULT_CLASS,
+    check_headers,
+    check_scheduler,
+    check_together,
+)
 from headway.config.declare import Section, Setting, setting, settings_of
-from headway.errors import ConfigError
-
-
-class ContradictionError(ConfigError):
-    """Two values are allowed each, but not together.
-
-    Attributes:
-        keys: the settings at odds.
-    """
-
-    def __init__(self, message: str, keys: tuple[str, ...]) -> None:
-        super().__init__(message)
-        self.keys = keys
+from headway.config.traffic import ClassSettings, TenantSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,19 +71,34 @@ class SchedulerSettings(Section):
 
     section: ClassVar[str] = "scheduler"
 
-    batching: Literal["continuous"] = setting(
+    batching: Literal["static", "dynamic", "continuous"] = setting(
         "continuous",
-        "how batches form; `continuous` forms them anew every step",
-        planned=("static", "dynamic"),
+        "how batches form; `static`: a batch forms when it is full or the wait is over, nobody "
+        "joins, and slots last until all have ended; `dynamic`: sequences join and leave, and each "
+        "step is padded to its longest member; `continuous`: formed anew every step, without "
+        "padding",
     )
-    policy: Literal["fcfs"] = setting(
+    policy: Literal["fcfs", "sjf", "priority", "fair", "slo"] = setting(
         "fcfs",
-        "in which order waiting requests are looked at; `fcfs` is by arrival",
-        planned=("sjf", "priority", "fair", "slo"),
+        "in which order waiting requests are looked at; `fcfs`: by arrival; `sjf`: by expected "
+        "output length; `priority`: by number, and may take slots and blocks from running work; "
+        "`fair`: by tokens served to each class and tenant; `slo`: by what is left until the "
+        "class's targets, with steps so small that running requests keep their `tpot_p99_ms`",
     )
-    max_num_seqs: int = setting(64, "sequences in a step at most", at_least=1)
+    protect: Literal["ttft", "tpot", "throughput"] | None = setting(
+        None,
+        "what matters most: it sets what nothing else sets, and warns of settings that "
+        "contradict it; unset: nothing is set or warned of",
+    )
+    max_num_seqs: int = setting(64, "sequences that run at once at most", at_least=1)
     max_num_batched_tokens: int = setting(
         1024, "tokens computed in a step at most, at least `max_num_seqs`", at_least=1
+    )
+    max_waiting_time_ms: float = setting(
+        0.0,
+        "how long new requests may be held back for a batch to fill; never longer than their "
+        "target for the first token allows, and not once the batch is full",
+        at_least=0,
     )
     enable_chunked_prefill: bool = setting(
         True,
@@ -100,11 +111,73 @@ class SchedulerSettings(Section):
         unit="tokens",
         at_least=1,
     )
+    max_partial_prefills: int | None = setting(
+        None, "sequences whose prompt is computed in part at most; unset: any number", at_least=1
+    )
+    long_prefill_threshold_tokens: int | None = setting(
+        None,
+        "prompts with more tokens to compute are long: with continuous batching short ones go "
+        "before them, and they keep half of what the running sequences leave; unset: none is",
+        at_least=1,
+    )
+    max_long_partial_prefills: int | None = setting(
+        None,
+        "long prompts in computation at once; others let short ones pass; unset: any number; "
+        "needs `long_prefill_threshold_tokens`",
+        at_least=1,
+    )
+    max_passes: int = setting(
+        16,
+        "how many sequences may start before one that goes first but lacks KV blocks; they give "
+        "their blocks back as soon as it can start",
+        at_least=0,
+    )
+    preemption_mode: Literal["recompute", "swap", "auto"] = setting(
+        "auto",
+        "what becomes of the KV of preempted sequences; `recompute`: computed again; `swap`: moved "
+        "to the swap space, while that has room; `auto`: whichever is cheaper by the measured "
+        "cost; without `swap_space_bytes` always computed again",
+    )
+    max_preemptions: int = setting(
+        3,
+        "a sequence preempted so often resumes only with all blocks that it can ever need, and is "
+        "preempted no more",
+        at_least=0,
+    )
+    sjf_predictor: Literal["learned", "hint", "max_tokens"] = setting(
+        "learned",
+        "where `sjf` takes the expected output length from; `learned`: what such requests had, by "
+        "class, tenant and prompt length; `hint`: what the client expects, and learned where it "
+        "says nothing; `max_tokens`: that of the request",
+    )
+    ageing_s: float = setting(
+        60.0,
+        "nobody who came this much later goes first: the longest head start that `sjf` and `slo` "
+        "give, and the head start for each level of `priority`",
+        above=0,
+    )
+    priority_threshold: int | None = setting(
+        1,
+        "levels of priority by which waiting work must surpass running work to take its slot or "
+        "blocks; none: it takes neither",
+        at_least=1,
+    )
+    input_token_weight: float = setting(
+        1.0, "what a computed prompt token counts in shares between classes and tenants", above=0
+    )
+    output_token_weight: float = setting(
+        2.0, "what an output token counts in shares between classes and tenants", above=0
+    )
     queue_timeout_s: float | None = setting(
-        None, "a request that has waited this long without running ends; unset: never", above=0
+        None,
+        "a request that has waited this long without running ends, unless its class says "
+        "otherwise; unset: never",
+        above=0,
     )
     request_timeout_s: float | None = setting(
-        None, "a request that has taken this long ends; unset: never", above=0
+        None,
+        "a request that has taken this long ends, unless its class says otherwise; unset: never",
+        above=0,
     )
     max_queue_requests: int | None = setting(
         1024,
@@ -119,19 +192,7 @@ class SchedulerSettings(Section):
     def __post_init__(self) -> None:
         """Refuse values that contradict each other."""
         Section.__post_init__(self)
-        if self.max_num_batched_tokens < self.max_num_seqs:
-            raise ContradictionError(
-                f"scheduler.max_num_batched_tokens ({self.max_num_batched_tokens}) must be at "
-                f"least scheduler.max_num_seqs ({self.max_num_seqs}), "
-                "because each running sequence computes a token in every step",
-                ("scheduler.max_num_batched_tokens", "scheduler.max_num_seqs"),
-            )
-        if self.max_prefill_chunk_tokens is not None and not self.enable_chunked_prefill:
-            raise ContradictionError(
-                "scheduler.max_prefill_chunk_tokens has no effect without "
-                "scheduler.enable_chunked_prefill",
-                ("scheduler.max_prefill_chunk_tokens", "scheduler.enable_chunked_prefill"),
-            )
+        check_scheduler(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,6 +221,14 @@ class KvSettings(Section):
         at_least=0,
         below=1,
     )
+    prefix_sharing: Literal["tenant", "all", "off"] = setting(
+        "tenant",
+        "who shares blocks of equal beginnings; `tenant`: requests of one tenant; `all`: requests "
+        "of everybody, who could then tell by the time whether others sent the same; `off`: nobody",
+    )
+    swap_space_bytes: int = setting(
+        0, "memory for the blocks of preempted sequences; 0 is none", at_least=0
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,6 +240,9 @@ class SimulationSettings(Section):
     step_base_ms: float = setting(5.0, "time of any step", at_least=0)
     prefill_ms_per_token: float = setting(0.05, "added for each prompt token", at_least=0)
     decode_ms_per_sequence: float = setting(0.1, "added for each decoding sequence", at_least=0)
+    swap_ms_per_block: float = setting(
+        0.02, "added for each block moved to the swap space or back", at_least=0
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,8 +255,22 @@ class ServerSettings(Section):
     port: int = setting(8000, "port to listen on; 0 takes a free one", at_least=0, at_most=65535)
     api_key: tuple[str, ...] = setting(
         (),
-        "keys of which clients must send one (`Authorization: Bearer KEY`); none: all may come",
+        "keys of which clients must send one (`Authorization: Bearer KEY`), if not that of a "
+        "tenant; none, and no tenant has one: all may come",
         secret=True,
+    )
+    class_header: str | None = setting(
+        None,
+        "header in which a trusted gateway names the class of a request; unset: none is believed",
+    )
+    tenant_header: str | None = setting(
+        None,
+        "header in which a trusted gateway names the tenant of a request; unset: none is believed",
+    )
+    default_class: str | None = setting(
+        None,
+        "class of requests of which nothing else says it; unset: the one named default, else the "
+        "first",
     )
     max_body_bytes: int = setting(8 * 2**20, "largest request body", at_least=1)
     keep_alive_timeout_s: int = setting(
@@ -214,6 +300,11 @@ class ServerSettings(Section):
     )
     access_log: bool = setting(False, "log a line for every HTTP request")
 
+    def __post_init__(self) -> None:
+        """Refuse names that no header can have."""
+        Section.__post_init__(self)
+        check_headers(self)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalSettings(Section):
@@ -226,7 +317,13 @@ class JournalSettings(Section):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """All sections. Immutable, and every value is checked when a section is made."""
+    """All sections. Immutable, and every value is checked when a section is made.
+
+    ``classes`` and ``tenants`` are by name, in the order of the file.
+
+    Raises:
+        ContradictionError: parts that are allowed each contradict each other.
+    """
 
     model: ModelSettings = ModelSettings()
     scheduler: SchedulerSettings = SchedulerSettings()
@@ -234,15 +331,32 @@ class Settings:
     simulation: SimulationSettings = SimulationSettings()
     server: ServerSettings = ServerSettings()
     journal: JournalSettings = JournalSettings()
+    classes: Mapping[str, ClassSettings] = dataclasses.field(default_factory=dict)
+    tenants: Mapping[str, TenantSettings] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Freeze the tables, and refuse what does not go together."""
+        object.__setattr__(self, "classes", MappingProxyType(dict(self.classes)))
+        object.__setattr__(self, "tenants", MappingProxyType(dict(self.tenants)))
+        check_together(self)
+
+    @property
+    def default_class(self) -> str:
+        """The class of requests of which nothing says it."""
+        if self.server.default_class is not None:
+            return self.server.default_class
+        names = list(self.classes) or [DEFAULT_CLASS]
+        return DEFAULT_CLASS if DEFAULT_CLASS in names else names[0]
 
 
 SECTIONS: dict[str, type[Section]] = {
-    field.name: type(field.default)  # type: ignore[misc]  # every default is a section
+    field.name: type(field.default)
     for field in dataclasses.fields(Settings)
+    if isinstance(field.default, Section)
 }
 
 
 @cache
 def all_settings() -> tuple[Setting, ...]:
-    """Every setting, in the order of the sections."""
+    """Every setting of the sections, in their order; those of named tables are not in it."""
     return tuple(found for section in SECTIONS.values() for found in settings_of(section))

@@ -2,40 +2,92 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
 
+from headway.core.accounts import ClassAccount
+from headway.core.costs import StepFeatures
 from headway.core.draft import StepDraft
 from headway.core.events import Event
-from headway.core.plan import NewSequence, SequenceId, Slice, StepPlan, TableUpdate
+from headway.core.plan import BlockMove, NewSequence, SequenceId, Slice, StepPlan, TableUpdate
 from headway.core.sequence import Sequence
 
+_new = tuple.__new__  # half the time of the constructor of a named tuple
 
-@dataclass(frozen=True, slots=True)
-class InFlightSlice:
-    """A slice whose result is not known yet. ``epoch`` tells whether its KV is still there."""
 
-    sequence: Sequence
-    start: int
-    end: int
-    sample: bool
-    epoch: int
+@dataclass(slots=True)
+class InFlightStep:
+    """What is in flight while nobody has answered a plan.
+
+    Attributes:
+        decodes: sequences of one position each, all of which sample.
+        chunks: the other slices.
+        features: what the step's time depends on.
+        decodes_by_class: how many of the decodes each class has.
+        released: sequences that the executor shall forget.
+        swapped: sequences that it moves to the swap space.
+        stale: sequences whose KV is gone since; results from before count no position as computed.
+    """
+
+    decodes: list[Sequence]
+    chunks: list[tuple[Sequence, Slice]]
+    features: StepFeatures
+    decodes_by_class: list[tuple[ClassAccount, int]]
+    released: tuple[SequenceId, ...] = ()
+    swapped: list[Sequence] = field(default_factory=list)
+    stale: set[SequenceId] = field(default_factory=set)
 
 
 def commit(
-    draft: StepDraft, step_id: int, released: tuple[SequenceId, ...], events: tuple[Event, ...]
-) -> tuple[StepPlan, tuple[InFlightSlice, ...]]:
-    """Return the plan of a draft, and what is in flight while nobody has answered it."""
-    sequences = draft.sequences.values()
-    new_sequences = tuple(_introduce(s) for s in sequences if not s.is_introduced)
-    table_updates = tuple(
-        _update_table(s) for s in sequences if len(s.block_ids) > s.num_blocks_sent
+    draft: StepDraft,
+    accounts: Collection[ClassAccount],
+    released: tuple[SequenceId, ...],
+    swap_out: tuple[BlockMove, ...],
+    events: tuple[Event, ...],
+) -> tuple[StepPlan, InFlightStep]:
+    """Return the plan of a draft, and what is in flight from now on."""
+    members = [sequence for sequence, _ in draft.chunks.values()]
+    new_sequences = tuple(_introduce(s) for s in members if not s.is_introduced)
+    table_updates = tuple(_update_tables(draft.grown + members))
+    slices = _decode_slices(draft.decodes)
+    chunks = [(s, _schedule_tokens(s, count)) for s, count in draft.chunks.values()]
+    slices += [part for _, part in chunks]
+    plan = StepPlan(
+        draft.step_id,
+        tuple(slices),
+        new_sequences,
+        table_updates,
+        released,
+        swap_out,
+        tuple(draft.copies),
+        tuple(draft.swap_in),
+        draft.padding,
+        events,
     )
-    slices = tuple(
-        _schedule_tokens(sequence, draft.counts[sequence_id])
-        for sequence_id, sequence in draft.sequences.items()
+    return plan, InFlightStep(
+        draft.decodes, chunks, _features(draft, plan), _by_class(draft.decodes, accounts), released
     )
-    in_flight = tuple(map(_in_flight, sequences, slices))
-    return StepPlan(step_id, slices, new_sequences, table_updates, released, events), in_flight
+
+
+def _by_class(
+    decodes: list[Sequence], accounts: Collection[ClassAccount]
+) -> list[tuple[ClassAccount, int]]:
+    counts = [(account, account.num_decoding) for account in accounts if account.num_decoding]
+    if sum(number for _, number in counts) == len(decodes):  # all that decode are in the step
+        return counts
+    return list(Counter([sequence.account for sequence in decodes]).items())
+
+
+def _features(draft: StepDraft, plan: StepPlan) -> StepFeatures:
+    if plan.padding is not None:
+        return StepFeatures.of_plan(plan)
+    num_single = sum(count == 1 for _, count in draft.chunks.values())
+    return StepFeatures(
+        draft.num_chunk_tokens - num_single,
+        len(draft.decodes) + num_single,
+        len(plan.swap_out) + len(plan.swap_in),
+    )
 
 
 def _introduce(sequence: Sequence) -> NewSequence:
@@ -50,10 +102,23 @@ def _introduce(sequence: Sequence) -> NewSequence:
     )
 
 
-def _update_table(sequence: Sequence) -> TableUpdate:
-    first_index = sequence.num_blocks_sent
-    sequence.num_blocks_sent = len(sequence.block_ids)
-    return TableUpdate(sequence.sequence_id, first_index, tuple(sequence.block_ids[first_index:]))
+def _update_tables(sequences: Iterable[Sequence]) -> Iterable[TableUpdate]:
+    for sequence in sequences:
+        first_index, block_ids = sequence.num_blocks_sent, sequence.block_ids
+        if len(block_ids) > first_index:
+            sequence.num_blocks_sent = len(block_ids)
+            yield TableUpdate(sequence.sequence_id, first_index, tuple(block_ids[first_index:]))
+
+
+def _decode_slices(sequences: list[Sequence]) -> list[Slice]:
+    """Schedule one position each: the innermost loop, so it is written out."""
+    slices: list[Slice] = []
+    for sequence in sequences:
+        start = sequence.num_scheduled_tokens
+        sequence.num_scheduled_tokens = start + 1
+        sequence.num_tokens += 1
+        slices.append(_new(Slice, (sequence.sequence_id, start, 1, True)))
+    return slices
 
 
 def _schedule_tokens(sequence: Sequence, count: int) -> Slice:
@@ -61,11 +126,5 @@ def _schedule_tokens(sequence: Sequence, count: int) -> Slice:
     sequence.num_scheduled_tokens += count
     is_last = sequence.num_scheduled_tokens == sequence.num_tokens
     sample = is_last and sequence.wants_token
-    if sample:
-        sequence.num_pending_tokens += 1
+    sequence.num_tokens += sample
     return Slice(sequence.sequence_id, start, count, sample)
-
-
-def _in_flight(sequence: Sequence, part: Slice) -> InFlightSlice:
-    end = part.start + part.count
-    return InFlightSlice(sequence, part.start, end, part.sample, sequence.num_preemptions)

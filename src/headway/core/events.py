@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from headway.core.plan import PromptLogprobs, RequestId, SampledToken, SequenceId
 
@@ -24,6 +25,7 @@ class RejectReason(StrEnum):
     CONTEXT_LENGTH = "context_length_exceeded"  # prompt or prompt + max_tokens beyond the context
     KV_CAPACITY = "kv_capacity_exceeded"  # could never fit into the block pool
     QUEUE_FULL = "queue_full"
+    RESERVED_FULL = "reserved_capacity_full"  # its class never queues, and has no room now
     DUPLICATE = "duplicate_request_id"
     INVALID = "invalid_request"
 
@@ -37,10 +39,14 @@ class ExpireReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """The request is queued; ``sequence_ids[i]`` is its i-th sequence."""
+    """The request is queued; ``sequence_ids[i]`` is its i-th sequence.
+
+    ``clamped_max_tokens`` is set if its class allows fewer output tokens than it asked for.
+    """
 
     request_id: RequestId
     sequence_ids: tuple[SequenceId, ...]
+    clamped_max_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,28 +61,59 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A sequence runs for the first time, after ``queued_s`` in the queue."""
+    """A sequence runs for the first time, after ``queued_s`` in the queue.
+
+    ``num_passed`` sequences that stood behind it went first. The KV of ``num_cached_tokens`` prompt
+    tokens was there already.
+    """
 
     request_id: RequestId
     index: int
     queued_s: float
+    num_passed: int = 0
+    num_cached_tokens: int = 0
+
+
+class PreemptionMode(StrEnum):
+    """How a preempted sequence comes back."""
+
+    RECOMPUTE = "recompute"
+    SWAP = "swap"
+
+
+class PreemptionCause(StrEnum):
+    """For whom a sequence was preempted."""
+
+    BLOCKS = "blocks"  # a running sequence that goes before it had to grow
+    PRIORITY = "priority"  # a waiting sequence of higher priority
+    SHARE = "share"  # a class below its minimum share
+    HEAD = "head"  # the head of the queue, which it had passed while that lacked blocks
 
 
 @dataclass(frozen=True, slots=True)
 class Preempted:
-    """A running sequence lost its blocks; ``num_lost_tokens`` positions are to be recomputed."""
+    """A running sequence lost its slot and blocks.
+
+    ``num_lost_tokens`` positions are to be recomputed, or ``num_swapped_blocks`` to be moved back.
+    ``why`` says for a human what decided the mode.
+    """
 
     request_id: RequestId
     index: int
     num_lost_tokens: int
+    mode: PreemptionMode = PreemptionMode.RECOMPUTE
+    cause: PreemptionCause = PreemptionCause.BLOCKS
+    num_swapped_blocks: int = 0
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """A preempted sequence runs again."""
+    """A preempted sequence runs again; the KV of ``num_kept_tokens`` positions was saved."""
 
     request_id: RequestId
     index: int
+    num_kept_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +125,11 @@ class PromptScored:
     logprobs: PromptLogprobs
 
 
-@dataclass(frozen=True, slots=True)
-class TokenReady:
-    """One more output token of a sequence."""
+class TokenReady(NamedTuple):
+    """One more output token of a sequence. A named tuple, since each step makes hundreds."""
 
     request_id: RequestId
-    index: int
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody needs
     token: SampledToken
 
 

@@ -6,16 +6,17 @@ therefore names positions, not tokens, and may be made before the result of the 
 known. Executors run plans in the order of ``step_id``.
 
 The parts of a plan take effect in this order: ``released``, ``new_sequences``, ``table_updates``,
-``slices``. Releasing a sequence that the executor never met is no error, since the step that
-introduced it may have failed as a whole; a second plan that was made on top of such a step names
-sequences that were never met, so it fails as a whole too. All reported numbers are finite.
+``swap_out``, ``copies`` (one after the other), ``swap_in``, ``slices``. Releasing a sequence that
+the executor never met is no error, since the step that introduced it may have failed as a whole; a
+second plan that was made on top of such a step names sequences that were never met, so it fails as
+a whole too. All reported numbers are finite.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NewType
+from typing import TYPE_CHECKING, NamedTuple, NewType
 
 from headway.core.sampling import SamplingParams
 
@@ -49,30 +50,63 @@ class TableUpdate:
     block_ids: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Slice:
+class BlockMove(NamedTuple):
+    """Copy all ``block_size`` positions of block ``source`` to block ``target``, in all layers.
+
+    In ``copies`` both are blocks of the pool (copy-on-write: positions that a sequence does not
+    share are overwritten before they are read). In ``swap_out`` the target, in ``swap_in`` the
+    source is a block of the swap space, which has block ids of its own.
+    """
+
+    source: int
+    target: int
+
+
+class Padding(NamedTuple):
+    """How far a step of a padded batching mode computes beyond its slices, to no use.
+
+    The step computes ``num_sequences`` (at least as many as there are slices) times ``num_rows``
+    (at least the longest slice) positions, each of which attends over ``length`` positions (at
+    least the furthest end of a slice). What is padding writes to no block of the pool, and changes
+    no result.
+    """
+
+    num_sequences: int
+    num_rows: int
+    length: int
+
+
+class Slice(NamedTuple):
     """One sequence's part of a step: compute positions ``start`` to ``start + count - 1``.
 
-    Their keys and values go to the sequence's blocks (position p lives in entry ``p // block_size``
-    of its table, at offset ``p % block_size``). With ``sample``, the logits of the last position
-    give one token, which the executor appends to the sequence.
+    A named tuple, since hundreds are made in every step. Their keys and values go to the sequence's
+    blocks (position p lives in entry ``p // block_size`` of its table, at offset ``p %
+    block_size``). With ``sample``, the logits of the last position give one token, which the
+    executor appends to the sequence.
     """
 
     sequence_id: SequenceId
     start: int
-    count: int
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody needs
     sample: bool
 
 
 @dataclass(frozen=True, slots=True)
 class StepPlan:
-    """What one step computes. ``events`` are decisions taken while planning, for the front end."""
+    """What one step computes. ``events`` are decisions taken while planning, for the front end.
+
+    ``padding`` is set in the padded batching modes only.
+    """
 
     step_id: int
     slices: tuple[Slice, ...]
     new_sequences: tuple[NewSequence, ...] = ()
     table_updates: tuple[TableUpdate, ...] = ()
     released: tuple[SequenceId, ...] = ()  # the executor forgets these
+    swap_out: tuple[BlockMove, ...] = ()
+    copies: tuple[BlockMove, ...] = ()
+    swap_in: tuple[BlockMove, ...] = ()
+    padding: Padding | None = None
     events: tuple[Event, ...] = ()
 
 
@@ -116,10 +150,14 @@ class PromptLogprobs:
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """What came of a plan. A step can fail in part: ``failures`` says whose slice, and why."""
+    """What came of a plan. A step can fail in part: ``failures`` says whose slice, and why.
+
+    With ``is_lost`` the executor raised, so nobody knows which parts of the plan took effect.
+    """
 
     step_id: int
     tokens: Mapping[SequenceId, SampledToken]
     failures: Mapping[SequenceId, str] = field(default_factory=dict)
     prompt_logprobs: Mapping[SequenceId, PromptLogprobs] = field(default_factory=dict)
     elapsed_s: float = 0.0
+    is_lost: bool = False

@@ -1,55 +1,51 @@
 """The scheduler: facts in, plans out. See ``docs/design/scheduler.md`` for the reasons.
 
-A step shares out a token budget. Running sequences come first: those that need one token (decode),
-then those inside a prefill; what is left admits waiting work in the policy's order. When blocks
-run out, the policy names a victim, which keeps its place in the queue and recomputes later.
+A step shares out a token budget. Running sequences come first: those that need one token, then
+those inside a prefill; what is left admits waiting work. This file takes the facts in; each kind of
+decision has a file of its own: who is let in (``gatekeeper``), who starts (``admission``,
+``slots``, ``policy``, ``queues``, ``hold``), who gives way (``victims``, ``preemption``), how a
+step is shared (``planner``, ``chunking``, ``padded``), who holds which blocks (``memory``).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
 
 from headway.core import events as ev
 from headway.core import invariants
-from headway.core.blocks import BlockPool
-from headway.core.commit import InFlightSlice, commit
+from headway.core.accounts import ClassAccount, Flow, Service
+from headway.core.admission import Admission
+from headway.core.chunking import Chunking
+from headway.core.classes import PolicyName, ServiceClass
+from headway.core.commit import commit
+from headway.core.config import SchedulerConfig
+from headway.core.costs import LearnedCosts
 from headway.core.deadlines import Deadlines
 from headway.core.draft import StepDraft
-from headway.core.drain_rate import DrainRate
-from headway.core.lifecycle import Move, State
-from headway.core.limits import SchedulerLimits
-from headway.core.plan import Idle, RequestId, SequenceId, StepPlan, StepResult
-from headway.core.policy import FirstComeFirstServed, Policy
+from headway.core.endings import Endings
+from headway.core.gatekeeper import Gatekeeper
+from headway.core.growth import Growth
+from headway.core.hold import Hold
+from headway.core.lifecycle import Move
+from headway.core.limits import Batching
+from headway.core.memory import Memory
+from headway.core.padded import PaddedPlanner
+from headway.core.plan import Idle, RequestId, StepPlan, StepResult
+from headway.core.planner import ContinuousPlanner, Planner
+from headway.core.policy import Policies, ttft_slack
+from headway.core.predict import OutputLengthPredictor, make_predictor
+from headway.core.preemption import Preemption
+from headway.core.queues import FairQueue, KeyQueue, Queue, SlackQueue
 from headway.core.request import Request
-from headway.core.sequence import LiveRequest, Sequence
-from headway.core.statistics import Statistics
-from headway.core.waiting import WaitingQueue
+from headway.core.results import Results
+from headway.core.sequence import LiveRequest
+from headway.core.slots import Slots
+from headway.core.starting import Starting
+from headway.core.statistics import Statistics, snapshot
+from headway.core.terms import on_terms
+from headway.core.victims import Victims
+from headway.core.work import Work
 from headway.errors import InvariantError
-
-
-@dataclass(slots=True)
-class Counters:
-    """How many requests came and how each ended; how often work moved."""
-
-    submitted: int = 0
-    finished: int = 0
-    failed: int = 0
-    cancelled: int = 0
-    expired: int = 0
-    rejected: int = 0
-    preemptions: int = 0
-    resumed: int = 0
-    steps: int = 0
-
-
-@dataclass(slots=True)
-class _Work:
-    """All mutable containers of the scheduler; each live sequence is in exactly one of them."""
-
-    waiting: WaitingQueue
-    running: dict[SequenceId, Sequence] = field(default_factory=dict)  # in order of admission
-    requests: dict[RequestId, LiveRequest] = field(default_factory=dict)
-    in_flight: dict[int, tuple[InFlightSlice, ...]] = field(default_factory=dict)
 
 
 class Scheduler:
@@ -57,43 +53,65 @@ class Scheduler:
 
     ``now`` is in seconds and never runs backwards. No method raises for load or for bad requests;
     an exception is a bug of the caller or of Headway.
+
+    Args:
+        config: limits, policy and classes.
+        predictor: of output lengths, for ``sjf``; None is the one that the config names.
     """
 
-    def __init__(self, limits: SchedulerLimits, policy: Policy | None = None) -> None:
-        self.limits = limits
-        self.policy = policy or FirstComeFirstServed()
-        self.pool = BlockPool(limits.num_blocks, limits.block_size)
-        self.counters = Counters()
-        self.work = _Work(WaitingQueue(self.policy.order))
+    def __init__(
+        self, config: SchedulerConfig, predictor: OutputLengthPredictor | None = None
+    ) -> None:
+        self.config = config
+        self.limits = limits = config.limits
+        self._costs = LearnedCosts(config.costs)
+        predictor = predictor or make_predictor(config.policy.predictor)
+        self._policies = policies = Policies(config.policy, self._costs, predictor)
+        accounts = {settings.name: _open(settings, config) for settings in config.classes}
+        self.work = work = Work(Memory(limits, accounts.values()), accounts)
+        self._slots = Slots(work, limits.max_num_seqs)
+        is_priority = config.policy.name is PolicyName.PRIORITY
+        threshold = config.policy.priority_threshold if is_priority else None
+        victims = Victims(work, limits, threshold)
+        preemption = Preemption(work, limits, self._costs)
+        chunking = Chunking(config, work, self._costs)
+        starting = Starting(work, limits, self._slots, chunking, victims, preemption)
+        self._admission = Admission(work, limits, policies, self._slots, starting)
+        growth = Growth(work, victims, preemption)
+        self._planner: Planner
+        if limits.batching is Batching.CONTINUOUS:
+            self._planner = ContinuousPlanner(work, policies, growth, chunking, self._admission)
+        else:
+            self._planner = PaddedPlanner(work, limits, growth, self._admission)
+        self._endings = Endings(work, limits, policies)
+        self._results = Results(work, self._endings)
+        drain_rate = self._endings.drain_rate
+        self._gatekeeper = Gatekeeper(work, config, self._slots, self._admission, drain_rate)
         self._deadlines = Deadlines()
-        self._drain_rate = DrainRate()
-        self._released: list[SequenceId] = []
-        self._events: list[ev.Event] = []  # of the call that is being served
         self._next_sequence_id = 0
-        self._num_waiting_requests = 0
-        self._num_waiting_sequences = 0
-        self._num_waiting_tokens = 0
-        self._num_preempted = 0
+        self.scheduled_at: float | None = None  # the latest call of ``schedule``
 
     # ---------------------------------------------------------------- stimuli
 
     def submit(self, request: Request, now: float) -> ev.Admitted | ev.Rejected:
         """Take a request in, or refuse it with a reason. Refusal is its terminal event."""
-        self.counters.submitted += 1
-        refusal = self._refusal(request, now)
+        self.work.counters.submitted += 1
+        refusal = self._gatekeeper.invalid(request)
         if refusal is not None:
-            self.counters.rejected += 1
-            return refusal
-        live = LiveRequest(request, self._next_sequence_id, now)
-        self._next_sequence_id += request.n
-        self.work.requests[request.request_id] = live
-        self._num_waiting_requests += 1
-        self._num_waiting_sequences += request.n
-        self._num_waiting_tokens += request.n * len(request.prompt_token_ids)
-        self._deadlines.watch(live, len(self.work.requests))
-        for sequence in live.sequences:
-            self.work.waiting.push(sequence)
-        return ev.Admitted(request.request_id, tuple(s.sequence_id for s in live.sequences))
+            return self._reject(refusal)
+        account = self.work.accounts[request.class_name]
+        taken = on_terms(request, account.settings)
+        refusal = self._gatekeeper.refusal(taken, account, now)
+        if refusal is not None:
+            return self._reject(refusal)
+        live = self._make_live(taken, account, now)
+        self._enqueue(live)
+        is_clamped = taken.sampling.max_tokens < request.sampling.max_tokens
+        return ev.Admitted(
+            request.request_id,
+            tuple(s.sequence_id for s in live.sequences),
+            taken.sampling.max_tokens if is_clamped else None,
+        )
 
     def cancel(self, request_id: RequestId, now: float, reason: str) -> tuple[ev.Event, ...]:
         """End a request: out of its container, blocks freed, chunks dropped, all in this call.
@@ -102,8 +120,9 @@ class Scheduler:
         """
         live = self.work.requests.get(request_id)
         if live is not None:
-            self._end_request(live, Move.CANCEL, ev.Cancelled(request_id, reason), now)
-        return self._take_events()
+            event = ev.Cancelled(request_id, reason)
+            self._endings.end_request(live, Move.CANCEL, event, now)
+        return self.work.take_events()
 
     def stop(self, request_id: RequestId, index: int, now: float) -> tuple[ev.Event, ...]:
         """End one sequence well: the text layer found a stop string in it.
@@ -119,8 +138,9 @@ class Scheduler:
         if not 0 <= index < len(live.sequences):
             raise InvariantError(f"request {request_id} has no sequence {index}")
         if live.sequences[index].is_live:
-            self._finish_sequence(live.sequences[index], ev.FinishReason.STOP, None, now)
-        return self._take_events()
+            sequence = live.sequences[index]
+            self._endings.finish_sequence(sequence, ev.FinishReason.STOP, None, now)
+        return self.work.take_events()
 
     def schedule(self, now: float) -> StepPlan | Idle:
         """Plan the next step. Idle when there is nothing to compute before a result or stimulus.
@@ -128,14 +148,16 @@ class Scheduler:
         Raises:
             InvariantError: more than ``max_plans_in_flight`` plans would be unanswered.
         """
-        if len(self.work.in_flight) >= self.limits.max_plans_in_flight:
-            raise InvariantError(f"{len(self.work.in_flight)} plans are in flight already")
+        work, limits = self.work, self.limits
+        if len(work.in_flight) >= limits.max_plans_in_flight:
+            raise InvariantError(f"{len(work.in_flight)} plans are in flight already")
         self._expire(now)
-        draft = StepDraft(self.limits.max_num_batched_tokens)
-        self._plan_running(draft, now)
-        self._admit(draft, now)
-        if not draft.sequences:
-            return Idle(self._deadlines.next(), self._take_events())
+        self.scheduled_at = now
+        work.counters.turns += 1
+        draft = StepDraft(work.counters.steps, work.counters.turns, limits.max_num_batched_tokens)
+        self._planner.plan(draft, now)
+        if draft.is_empty:
+            return Idle(self._next_time(now), work.take_events())
         return self._commit(draft)
 
     def apply(self, result: StepResult, now: float) -> tuple[ev.Event, ...]:
@@ -147,36 +169,16 @@ class Scheduler:
         oldest = next(iter(self.work.in_flight), None)
         if result.step_id != oldest:
             raise InvariantError(f"result of step {result.step_id}, expected {oldest}")
-        for part in self.work.in_flight.pop(result.step_id):
-            if part.sequence.is_live:
-                self._apply_slice(part, result, now)
-        return self._take_events()
+        step = self.work.in_flight.pop(result.step_id)
+        self._costs.observe(step.features, result.elapsed_s)
+        self._results.apply(step, result, now)
+        return self.work.take_events()
 
     # ---------------------------------------------------------------- views
 
     def statistics(self) -> Statistics:
         """Return a frozen snapshot."""
-        counters = self.counters
-        return Statistics(
-            num_waiting=self._num_waiting_requests,
-            num_waiting_sequences=self._num_waiting_sequences,
-            num_preempted=self._num_preempted,
-            num_running=len(self.work.running),
-            num_waiting_tokens=self._num_waiting_tokens,
-            num_blocks=self.pool.num_blocks,
-            num_free_blocks=self.pool.num_free,
-            block_size=self.pool.block_size,
-            num_live=len(self.work.requests),
-            num_submitted=counters.submitted,
-            num_finished=counters.finished,
-            num_failed=counters.failed,
-            num_cancelled=counters.cancelled,
-            num_expired=counters.expired,
-            num_rejected=counters.rejected,
-            num_preemptions=counters.preemptions,
-            num_resumed=counters.resumed,
-            num_steps=counters.steps,
-        )
+        return snapshot(self.work)
 
     def check(self) -> None:
         """Check every invariant.
@@ -186,285 +188,113 @@ class Scheduler:
         """
         invariants.check(self)
 
-    # ---------------------------------------------------------------- admission
+    # ---------------------------------------------------------------- parts
 
-    def _refusal(self, request: Request, now: float) -> ev.Rejected | None:
-        if request.request_id in self.work.requests:
-            return ev.Rejected(
-                request.request_id,
-                ev.RejectReason.DUPLICATE,
-                f"A request with id {request.request_id} is live.",
-            )
-        return self.limits.refusal(request) or self._queue_refusal(request, now)
+    def _reject(self, refusal: ev.Rejected) -> ev.Rejected:
+        self.work.counters.rejected += 1
+        return refusal
 
-    def _queue_refusal(self, request: Request, now: float) -> ev.Rejected | None:
-        limits, num_waiting = self.limits, self._num_waiting_sequences
-        most = limits.max_queue_requests
-        if most is not None and num_waiting >= most + self._num_startable():
-            message = (
-                f"The queue is full: {len(self.work.running)} sequences run, {num_waiting} wait, "
-                f"and {most} may."
-            )
-            return self._queue_full(request, message, now)
-        num_tokens = self._num_waiting_tokens + request.n * len(request.prompt_token_ids)
-        most = limits.max_queue_tokens
-        if most is not None and num_waiting > 0 and num_tokens > most:
-            message = (
-                f"The queue is full: it would hold {num_tokens} prompt tokens, and {most} may wait."
-            )
-            return self._queue_full(request, message, now)
-        return None
+    def _make_live(self, request: Request, account: ClassAccount, now: float) -> LiveRequest:
+        flow = account.flows.get(request.tenant)
+        if flow is None:
+            flow = account.flows[request.tenant] = self._open_flow(request.tenant)
+        flow.num_live += 1
+        live = LiveRequest(request, account, flow, self._next_sequence_id, now)
+        self._next_sequence_id += request.n
+        self._policies.place(live)
+        self.work.memory.make_chain(live)
+        self.work.requests[request.request_id] = live
+        self.work.num_waiting += 1
+        self._deadlines.watch(live, len(self.work.requests))
+        account.num_waiting_sequences += request.n
+        account.num_waiting_tokens += request.n * len(request.prompt_token_ids)
+        account.num_live_sequences += request.n
+        num_blocks = self.work.memory.pool.blocks_for(live.sequences[0].max_positions)
+        account.num_life_blocks += request.n * num_blocks
+        return live
 
-    def _num_startable(self) -> int:
-        """Return how many waiting sequences only wait for the next step.
+    def _open_flow(self, tenant: str) -> Flow:
+        policy = self.config.policy
+        weight = dict(policy.tenant_weights).get(tenant, 1.0)
+        return Flow(tenant, Service(policy.input_token_weight, policy.output_token_weight, weight))
 
-        Those are the free slots, or none while the head of the queue waits for blocks.
-        """
-        head = self.work.waiting.peek()
-        if head is not None and not self._has_room(self._num_owed() + self._num_whole(head)):
-            return 0
-        return max(self.limits.max_num_seqs - len(self.work.running), 0)
+    def _enqueue(self, live: LiveRequest) -> None:
+        """Put a request into its queue; siblings wait for the prompt of the first to share it."""
+        account, memory = live.account, self.work.memory
+        self._lift(account)
+        can_share = memory.cache is not None and self.limits.batching is not Batching.STATIC
+        queued = live.sequences[:1] if can_share else live.sequences
+        live.parked = list(live.sequences[len(queued) :])
+        for sequence in queued:
+            account.queue.push(sequence)
+        wait_s = account.settings.max_waiting_time_s
+        wait_s = self.limits.max_waiting_time_s if wait_s is None else wait_s
+        slack_s = ttft_slack(live, self._costs)
+        if slack_s is not None:
+            # a step may just have begun when the wait is over, and others run beside the prefill
+            costs = self._costs.costs
+            step_s = costs.base_s + costs.decode_s * self.limits.max_num_seqs
+            wait_s = min(wait_s, _PRUDENCE * slack_s - 2 * step_s)
+        if wait_s > 0 and not account.has_reservation:
+            for sequence in queued:
+                account.hold.add(sequence.sequence_id, live.submitted_at + wait_s)
 
-    def _queue_full(self, request: Request, message: str, now: float) -> ev.Rejected:
-        retry_after_s = self._drain_rate.retry_after_s(self._num_waiting_sequences, now)
-        return ev.Rejected(request.request_id, ev.RejectReason.QUEUE_FULL, message, retry_after_s)
-
-    # ---------------------------------------------------------------- planning
-
-    def _plan_running(self, draft: StepDraft, now: float) -> None:
-        """Share the budget among running sequences, decodes first."""
-        running = list(self.work.running.values())
-        for sequence in running:
-            if sequence.num_remaining_tokens == 1:
-                self._plan_one(draft, sequence, now)
-        for sequence in running:
-            if sequence.num_remaining_tokens > 1:
-                self._plan_one(draft, sequence, now)
-
-    def _plan_one(self, draft: StepDraft, sequence: Sequence, now: float) -> None:
-        count = self._slice_length(draft, sequence)
-        if (
-            count > 0
-            and sequence.state is State.RUNNING
-            and self._grow(draft, sequence, count, now)
-        ):
-            draft.add(sequence, count)
-
-    def _slice_length(self, draft: StepDraft, sequence: Sequence) -> int:
-        """Return how many tokens of the budget the sequence can use; 0 is "not in this step"."""
-        remaining = sequence.num_remaining_tokens
-        if not self.limits.enable_chunked_prefill:
-            return remaining if remaining <= draft.budget else 0
-        longest = self.limits.max_prefill_chunk_tokens or draft.budget
-        return min(remaining, draft.budget, longest)
-
-    def _grow(self, draft: StepDraft, sequence: Sequence, count: int, now: float) -> bool:
-        """Get blocks for the next ``count`` positions, by preemption if need be.
-
-        Returns False when the sequence itself was the victim.
-        """
-        missing = self._num_missing_blocks(sequence, sequence.num_scheduled_tokens + count)
-        while missing > self.pool.num_free:
-            victim = self.policy.victim(self.work.running)
-            self._preempt(draft, victim, now)
-            if victim is sequence:
-                return False
-        sequence.block_ids += self.pool.allocate(missing)
-        return True
-
-    def _num_missing_blocks(self, sequence: Sequence, num_positions: int) -> int:
-        return max(self.pool.blocks_for(num_positions) - len(sequence.block_ids), 0)
-
-    def _preempt(self, draft: StepDraft, victim: Sequence, now: float) -> None:
-        """Take a sequence off its slot and blocks; it keeps its place and its tokens."""
-        draft.withdraw(victim)
-        del self.work.running[victim.sequence_id]
-        num_lost = victim.num_computed_tokens
-        self.pool.release(victim.forget_kv())
-        victim.num_preemptions += 1
-        victim.move(Move.PREEMPT, now)
-        self.work.waiting.push(victim)
-        self._num_preempted += 1
-        self.counters.preemptions += 1
-        self._events.append(ev.Preempted(victim.parent.request.request_id, victim.index, num_lost))
-
-    def _admit(self, draft: StepDraft, now: float) -> None:
-        """Start or resume waiting sequences, in order, while slots, budget and blocks last.
-
-        A step that had to preempt admits nobody: the blocks are needed by those who run.
-        """
-        if draft.has_preempted or not self.work.waiting:
+    def _lift(self, account: ClassAccount) -> None:
+        """A class that had no work waiting has no claim from before; as for tenants."""
+        if len(account.queue):
             return
-        num_owed = self._num_owed()
-        while draft.budget > 0 and len(self.work.running) < self.limits.max_num_seqs:
-            sequence = self.work.waiting.peek()
-            if sequence is None:
-                return
-            num_needed = self._num_whole(sequence)
-            count = self._slice_length(draft, sequence)
-            if count == 0 or not self._has_room(num_owed + num_needed):
-                return
-            self._start(sequence, now)
-            sequence.block_ids = self.pool.allocate(self.pool.blocks_for(count))
-            num_owed += num_needed - len(sequence.block_ids)
-            draft.add(sequence, count)
-
-    def _num_owed(self) -> int:
-        """Return the blocks that running sequences lack for the tokens they have."""
-        running = self.work.running.values()
-        return sum(self._num_missing_blocks(s, s.num_known_positions) for s in running)
-
-    def _num_whole(self, sequence: Sequence) -> int:
-        """Return the blocks of all tokens that a sequence has."""
-        return self.pool.blocks_for(sequence.num_known_positions)
-
-    def _has_room(self, num_blocks: int) -> bool:
-        """Whether that many blocks are free, the whole sequence and what others lack included.
-
-        Sequences that were started only in part could otherwise block each other, or be preempted
-        before they made progress. Alone, a sequence may use the last block.
-        """
-        watermark = self.limits.watermark_blocks if self.work.running else 0
-        return num_blocks + watermark <= self.pool.num_free
-
-    def _start(self, sequence: Sequence, now: float) -> None:
-        self.work.waiting.remove(sequence)
-        self.work.running[sequence.sequence_id] = sequence
-        live = sequence.parent
-        request_id = live.request.request_id
-        if sequence.state is State.PREEMPTED:
-            sequence.move(Move.RESUME, now)
-            self._num_preempted -= 1
-            self.counters.resumed += 1
-            self._events.append(ev.Resumed(request_id, sequence.index))
-            return
-        if live.state is State.WAITING:
-            self._num_waiting_requests -= 1
-            live.move(Move.START, now)
-        self._leave_queue(sequence)
-        sequence.move(Move.START, now)
-        queued_s = now - live.submitted_at
-        self._events.append(ev.Started(request_id, sequence.index, queued_s))
-
-    def _commit(self, draft: StepDraft) -> StepPlan:
-        step_id = self.counters.steps
-        self.counters.steps += 1
-        released, self._released = tuple(self._released), []
-        plan, in_flight = commit(draft, step_id, released, self._take_events())
-        self.work.in_flight[step_id] = in_flight
-        return plan
-
-    # ---------------------------------------------------------------- results
-
-    def _apply_slice(self, part: InFlightSlice, result: StepResult, now: float) -> None:
-        sequence = part.sequence
-        request_id = sequence.parent.request.request_id
-        failure = result.failures.get(sequence.sequence_id)
-        if failure is None and part.sample and sequence.sequence_id not in result.tokens:
-            failure = f"step {result.step_id} gave no token for sequence {sequence.sequence_id}"
-        if failure is not None:
-            self._end_request(sequence.parent, Move.FAIL, ev.Failed(request_id, failure), now)
-            return
-        if part.epoch == sequence.num_preemptions:
-            sequence.num_computed_tokens = part.end
-        self._report_prompt(sequence, result)
-        if part.sample:
-            self._append_token(sequence, result, now)
-        elif sequence.is_prompt_only and part.end == sequence.num_prompt_tokens:
-            self._finish_sequence(sequence, ev.FinishReason.LENGTH, None, now)
-
-    def _report_prompt(self, sequence: Sequence, result: StepResult) -> None:
-        """Pass prompt log-probabilities on; recomputation after preemption repeats none."""
-        scored = result.prompt_logprobs.get(sequence.sequence_id)
-        if scored is None:
-            return
-        num_known = max(sequence.num_prompt_scored - scored.start, 0)
-        entries = scored.entries[num_known:]
-        if entries:
-            start = scored.start + num_known
-            sequence.num_prompt_scored = start + len(entries)
-            self._events.append(
-                ev.PromptScored(
-                    sequence.parent.request.request_id,
-                    sequence.index,
-                    type(scored)(start, entries),
-                )
-            )
-
-    def _append_token(self, sequence: Sequence, result: StepResult, now: float) -> None:
-        token = result.tokens[sequence.sequence_id]
-        sampling = sequence.parent.request.sampling
-        sequence.num_pending_tokens -= 1
-        sequence.output_token_ids.append(token.token_id)
-        self._events.append(
-            ev.TokenReady(sequence.parent.request.request_id, sequence.index, token)
-        )
-        num_outputs = len(sequence.output_token_ids)
-        if token.token_id in sampling.stop_token_ids and num_outputs > sampling.min_tokens:
-            self._finish_sequence(sequence, ev.FinishReason.STOP, token.token_id, now)
-        elif num_outputs >= sampling.max_tokens:
-            self._finish_sequence(sequence, ev.FinishReason.LENGTH, None, now)
-
-    # ---------------------------------------------------------------- endings
+        others = [a for a in self.work.accounts.values() if len(a.queue)]
+        last = self.work.last_account
+        if not others and last is not None:
+            others = [last]
+        floor = min((a.service.virtual for a in others), default=0.0)
+        account.service.lift_to(floor)
 
     def _expire(self, now: float) -> None:
         for live, reason in self._deadlines.pop_passed(now):
             waited_s = now - live.submitted_at
             event = ev.Expired(live.request.request_id, reason, waited_s)
-            self._end_request(live, Move.EXPIRE, event, now)
+            self._endings.end_request(live, Move.EXPIRE, event, now)
 
-    def _finish_sequence(
-        self, sequence: Sequence, reason: ev.FinishReason, stop_token_id: int | None, now: float
-    ) -> None:
-        live = sequence.parent
-        request_id = live.request.request_id
-        self._end_sequence(sequence, Move.FINISH, now)
-        self._events.append(ev.SequenceFinished(request_id, sequence.index, reason, stop_token_id))
-        if live.num_live_sequences == 0:
-            self._end_request(live, Move.FINISH, ev.Finished(request_id), now)
+    def _next_time(self, now: float) -> float | None:
+        """Return when a deadline passes or a hold ends."""
+        times = [account.hold.first_release() for account in self.work.accounts.values()]
+        times.append(self._deadlines.next())
+        return min((t for t in times if t is not None and t > now), default=None)
 
-    def _end_request(self, live: LiveRequest, move: Move, event: ev.Event, now: float) -> None:
-        """The one way out: every terminal event passes here, once a request."""
-        for sequence in live.sequences:
-            if sequence.is_live:
-                self._end_sequence(sequence, move, now)
-        self._num_waiting_requests -= live.state is State.WAITING
-        live.move(move, now)
-        del self.work.requests[live.request.request_id]
-        self._count_ending(move)
-        self._drain_rate.record(now)
-        self._events.append(event)
+    def _commit(self, draft: StepDraft) -> StepPlan:
+        work = self.work
+        work.counters.steps += 1
+        released, work.released = tuple(work.released), []
+        swap_out, work.swap_out = tuple(work.swap_out), []
+        plan, step = commit(draft, work.accounts.values(), released, swap_out, work.take_events())
+        for sequence, part in step.chunks:
+            if part.sample:
+                work.to_decoding(sequence)
+        work.memory.swap.release(draft.freed_swap_blocks)
+        step.swapped, work.swapped = work.swapped, []
+        work.in_flight[plan.step_id] = step
+        return plan
 
-    def _end_sequence(self, sequence: Sequence, move: Move, now: float) -> None:
-        """Take a sequence out of its container and free its blocks."""
-        if sequence.state is State.RUNNING:
-            del self.work.running[sequence.sequence_id]
-        else:
-            self.work.waiting.remove(sequence)
-            if sequence.state is State.PREEMPTED:
-                self._num_preempted -= 1
-            else:
-                self._leave_queue(sequence)
-        self.pool.release(sequence.forget_kv())
-        if sequence.is_introduced:
-            self._released.append(sequence.sequence_id)
-        sequence.move(move, now)
 
-    def _count_ending(self, move: Move) -> None:
-        match move:
-            case Move.FINISH:
-                self.counters.finished += 1
-            case Move.FAIL:
-                self.counters.failed += 1
-            case Move.CANCEL:
-                self.counters.cancelled += 1
-            case Move.EXPIRE:
-                self.counters.expired += 1
+_PRUDENCE = 0.95
+"""Share of the slack that a hold may use: the time of a prefill is predicted, not known."""
 
-    def _leave_queue(self, sequence: Sequence) -> None:
-        self._num_waiting_sequences -= 1
-        self._num_waiting_tokens -= sequence.num_prompt_tokens
+_QUEUES: dict[PolicyName, Callable[[], Queue]] = {
+    PolicyName.FAIR: FairQueue,
+    PolicyName.SLO: SlackQueue,
+}
 
-    def _take_events(self) -> tuple[ev.Event, ...]:
-        events, self._events = tuple(self._events), []
-        return events
+
+def _open(settings: ServiceClass, config: SchedulerConfig) -> ClassAccount:
+    policy, limits = config.policy, config.limits
+    make_queue = _QUEUES.get(settings.policy or policy.name, KeyQueue)
+    return ClassAccount(
+        settings,
+        make_queue(),
+        Hold(),
+        Service(policy.input_token_weight, policy.output_token_weight, settings.weight),
+        max_num_seqs=limits.max_num_seqs,
+        max_num_batched_tokens=limits.max_num_batched_tokens,
+        num_blocks=limits.num_blocks,
+    )

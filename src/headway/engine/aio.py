@@ -33,7 +33,7 @@ _IDLE_WAIT_S = 1.0
 #: this many steps in a row that fail as a whole mean that the executor is broken
 MAX_FAILED_STEPS = 8
 
-_STATUS = {RejectReason.QUEUE_FULL: 503}
+_STATUS = {RejectReason.QUEUE_FULL: 503, RejectReason.RESERVED_FULL: 429}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class AsyncEngine:
         # the engine thread's
         self._outbox: list[Event] = []
         self._num_failed_steps = 0
-        limits = engine.scheduler.limits
+        limits = engine.scheduler.config.limits
         self.limits = EngineLimits(limits.max_model_len, limits.num_kv_tokens, limits.max_num_seqs)
 
     # ---------------------------------------------------------------- event loop's side
@@ -119,6 +119,7 @@ class AsyncEngine:
             self._answers.pop(request_id, None)
         if isinstance(verdict, Rejected):
             raise _refusal(verdict)
+        stream.clamped_max_tokens = verdict.clamped_max_tokens
         return stream
 
     def begin_drain(self) -> None:

@@ -29,8 +29,7 @@ class Journal:
 
     def __init__(self, stream: BinaryIO, scheduler: Scheduler) -> None:
         self._stream: BinaryIO | None = stream
-        policy = type(scheduler.policy).__name__
-        self._write(records.Header(records.FORMAT_VERSION, scheduler.limits, policy))
+        self._write(records.Header(records.FORMAT_VERSION, scheduler.config))
 
     @classmethod
     def open(cls, path: Path, scheduler: Scheduler) -> Journal:
@@ -103,7 +102,7 @@ def _go_to_end(stream: BinaryIO, path: Path) -> None:
     if stream.seek(0, os.SEEK_END) == 0:
         return
     stream.seek(0)
-    _check_header(records.decode(stream.readline(), 1).record, path)
+    _check_header(_decode(stream.readline(), 1, path).record, path)
     stream.seek(0)
     end = 0
     for line in stream:
@@ -133,7 +132,7 @@ def _read_lines(stream: BinaryIO, path: Path) -> Iterator[records.Line]:
     for number, line in enumerate(stream, start=1):
         if not line.endswith(b"\n"):
             break
-        entry = records.decode(line, number)
+        entry = _decode(line, number, path)
         if number == 1:
             _check_header(entry.record, path)
         yield entry
@@ -141,11 +140,13 @@ def _read_lines(stream: BinaryIO, path: Path) -> Iterator[records.Line]:
         raise JournalError(f"{path} is empty, so it is no journal")
 
 
+def _decode(line: bytes, number: int, path: Path) -> records.Line:
+    try:
+        return records.decode(line, number)
+    except JournalError as error:
+        raise JournalError(f"{path}: {error}") from error
+
+
 def _check_header(record: records.Record, path: Path) -> None:
     if not isinstance(record, records.Header):
         raise JournalError(f"{path} does not begin with a journal header")
-    if record.format_version != records.FORMAT_VERSION:
-        raise JournalError(
-            f"{path} has journal format {record.format_version}; "
-            f"this version of Headway reads format {records.FORMAT_VERSION}"
-        )

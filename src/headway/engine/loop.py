@@ -134,7 +134,7 @@ class Engine:
             _log.exception("step %d failed", plan.step_id)
             message = f"step {plan.step_id} failed: {type(error).__name__}: {error}"
             failures = {part.sequence_id: message for part in plan.slices}
-            return StepResult(plan.step_id, {}, failures), error
+            return StepResult(plan.step_id, {}, failures, is_lost=True), error
 
     def _observe(self, events: tuple[Event, ...], now: float) -> tuple[Event, ...]:
         if events:

@@ -8,15 +8,12 @@ from typing import Any
 
 import msgspec
 
-from headway.core.policy import FirstComeFirstServed, Policy
 from headway.core.scheduler import Scheduler
 from headway.engine import records
 from headway.errors import InvariantError, JournalError
 
 #: stimuli between two checks of all invariants
 CHECK_EVERY = 1000
-
-_POLICIES: dict[str, type[Policy]] = {"FirstComeFirstServed": FirstComeFirstServed}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +42,14 @@ def replay(lines: Iterable[records.Line]) -> ReplayReport:
     in proportion to the pool.
 
     Raises:
-        JournalError: the journal names settings or a policy that can't be rebuilt.
+        JournalError: the journal names settings that no scheduler can have.
     """
     scheduler: Scheduler | None = None
     num_stimuli = num_plans = number = 0
     for line in lines:
         number = line.number
         if isinstance(line.record, records.Header):
-            scheduler = _rebuild(line.record)
+            scheduler = _rebuild(number, line.record)
             continue
         if scheduler is None:
             break
@@ -80,10 +77,11 @@ def _check(scheduler: Scheduler, number: int) -> Difference | None:
     return None
 
 
-def _rebuild(header: records.Header) -> Scheduler:
-    if header.policy not in _POLICIES:
-        raise JournalError(f"the journal names an unknown policy: {header.policy}")
-    return Scheduler(header.limits, _POLICIES[header.policy]())
+def _rebuild(line: int, header: records.Header) -> Scheduler:
+    try:
+        return Scheduler(header.config)
+    except ValueError as error:
+        raise JournalError(f"journal line {line}: no scheduler can be so: {error}") from error
 
 
 def _feed(scheduler: Scheduler, line: records.Line) -> Difference | None:

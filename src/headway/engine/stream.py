@@ -32,6 +32,7 @@ class RequestStream:
         stop: Callable[[RequestId, int], None],
     ) -> None:
         self.request_id = request_id
+        self.clamped_max_tokens: int | None = None  # known once it is admitted
         self._max_events = max_events
         self._cancel = cancel
         self._stop = stop

@@ -24,6 +24,8 @@ from headway.models.registry import build_model
 
 _Work = tuple[Slice, SequenceState]
 
+_NOT_FINITE: Final = "the model's values are not finite"
+
 _SCORED_ROWS: Final = 64
 """How many rows of logits of prompt tokens are in memory at a time."""
 
@@ -31,8 +33,9 @@ _SCORED_ROWS: Final = 64
 class ModelExecutor(Generic[Tensor, Matrix, Step]):
     """Implements :class:`headway.core.ports.Executor` for a model on one set of operations.
 
-    A sequence whose logits are not finite, or whose token can't be drawn, fails alone; plans that
-    were made before this was known may still name it, and report the same failure.
+    A sequence with values that are not finite, or whose token can't be drawn, fails alone; plans
+    that were made before this was known may still name it, and report the same failure. It fails in
+    the step that computed such values, sampled or not, so that nobody shares what that step wrote.
 
     The n sequences of a request have one prompt, so its log-probabilities are computed for index 0
     only, and no others are reported.
@@ -45,12 +48,14 @@ class ModelExecutor(Generic[Tensor, Matrix, Step]):
         *,
         num_blocks: int,
         block_size: int,
+        num_swap_blocks: int = 0,
     ) -> None:
         config = checkpoint.config
         self._ops = ops
         self._model: Llama[Tensor, Matrix, Step] = build_model(checkpoint, ops)
         self._states = SequenceStates(
             num_blocks=num_blocks,
+            num_swap_blocks=num_swap_blocks,
             block_size=block_size,
             max_positions=config.max_position_embeddings,
             vocab_size=config.vocab_size,
@@ -60,22 +65,42 @@ class ModelExecutor(Generic[Tensor, Matrix, Step]):
         """Compute one step.
 
         Raises:
-            ValueError: the plan names a sequence, block or position that does not exist. The KV
-                pool is as it was.
+            ValueError: the plan names a sequence, block or position that does not exist, or its
+                padding does not cover its slices. The KV pool and the swap space are as they were.
         """
         started_s = time.perf_counter()
         work = self._states.apply(plan)
+        self._move_blocks(plan)
         tokens: dict[SequenceId, SampledToken] = {}
         scores: dict[SequenceId, PromptLogprobs] = {}
         sound = [(part, state) for part, state in work if state.failure is None]
-        if sound:
-            hidden = self._model.forward(self._ops.prepare([_rows(*item) for item in sound]))
+        if sound or plan.padding is not None:
+            rows = [_rows(*item) for item in sound]
+            hidden = self._model.forward(self._ops.prepare(rows, plan.padding))
+            self._fail_where_not_finite(hidden, sound)
             scores = self._score_prompts(hidden, sound)
             tokens = self._sample(hidden, sound)
         failures = {part.sequence_id: state.failure for part, state in work if state.failure}
         return StepResult(
             plan.step_id, tokens, failures, scores, elapsed_s=time.perf_counter() - started_s
         )
+
+    def _move_blocks(self, plan: StepPlan) -> None:
+        """Move what the plan says, in the order that :mod:`headway.core.plan` states."""
+        if plan.swap_out:
+            self._ops.swap_out(plan.swap_out)
+        if plan.copies:
+            self._ops.copy_blocks(plan.copies)
+        if plan.swap_in:
+            self._ops.swap_in(plan.swap_in)
+
+    def _fail_where_not_finite(self, hidden: Tensor, work: Sequence[_Work]) -> None:
+        is_finite = self._ops.are_finite(hidden)
+        if is_finite.all():
+            return
+        for last_row, (part, state) in zip(_last_rows(work), work, strict=True):
+            if not is_finite[last_row + 1 - part.count : last_row + 1].all():
+                state.failure = _NOT_FINITE
 
     def _sample(self, hidden: Tensor, work: Sequence[_Work]) -> dict[SequenceId, SampledToken]:
         """Draw and append the tokens; record the failure of those that can't be drawn."""
@@ -107,7 +132,7 @@ class ModelExecutor(Generic[Tensor, Matrix, Step]):
             start = part.start + 1
             token_ids = state.tokens[start : min(start + part.count, state.num_prompt_tokens)]
             num_top = state.sampling.prompt_logprobs
-            if num_top is None or not token_ids or state.new.index:
+            if num_top is None or not token_ids or state.new.index or state.failure is not None:
                 continue
             try:
                 entries = self._score(hidden, last_row + 1 - part.count, token_ids, num_top)

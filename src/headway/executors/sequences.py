@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from headway.core.plan import NewSequence, SequenceId, Slice, StepPlan, TableUpdate
 from headway.core.sampling import SamplingParams
+from headway.executors.plan_checks import check_moves, check_padding
 
 
 @dataclass(slots=True)
@@ -55,15 +56,23 @@ class SequenceStates:
 
     Args:
         num_blocks: block ids are below this.
+        num_swap_blocks: block ids of the swap space are below this.
         block_size: positions a block.
         max_positions: a sequence's positions are below this.
         vocab_size: prompt token ids are below this.
     """
 
     def __init__(
-        self, *, num_blocks: int, block_size: int, max_positions: int, vocab_size: int
+        self,
+        *,
+        num_blocks: int,
+        num_swap_blocks: int,
+        block_size: int,
+        max_positions: int,
+        vocab_size: int,
     ) -> None:
         self._num_blocks = num_blocks
+        self._num_swap_blocks = num_swap_blocks
         self._block_size = block_size
         self._max_positions = max_positions
         self._vocab_size = vocab_size
@@ -76,8 +85,13 @@ class SequenceStates:
         """Take what a plan says of sequences and tables; return its slices with their sequences.
 
         Raises:
-            ValueError: the plan names a sequence, block or position that does not exist.
+            ValueError: the plan names a sequence, block or position that does not exist, or its
+                padding does not cover its slices.
         """
+        check_moves(plan, num_blocks=self._num_blocks, num_swap_blocks=self._num_swap_blocks)
+        if plan.padding is not None:
+            num_positions = min(self._max_positions, self._num_blocks * self._block_size)
+            check_padding(plan.padding, plan.slices, max_positions=num_positions)
         for sequence_id in plan.released:
             self._states.pop(sequence_id, None)
         for new in plan.new_sequences:

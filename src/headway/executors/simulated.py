@@ -7,11 +7,11 @@ the sequence's index and the position.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from hashlib import blake2b
 from typing import Protocol
 
+from headway.core.costs import StepFeatures
 from headway.core.plan import (
     NewSequence,
     SampledToken,
@@ -21,6 +21,8 @@ from headway.core.plan import (
     StepResult,
     TableUpdate,
 )
+from headway.executors.plan_checks import check_moves, check_padding
+from headway.executors.simulated_tokens import ArbitraryVocabulary
 
 
 class Sleeper(Protocol):
@@ -32,37 +34,19 @@ class Sleeper(Protocol):
 
 
 class StepCost(Protocol):
-    """Predicts how long a step takes."""
+    """Predicts how long a step takes; :class:`headway.core.costs.StepCosts` is one."""
 
-    def seconds(self, plan: StepPlan) -> float:
-        """Return the predicted time of the plan, in seconds."""
+    def seconds(self, features: StepFeatures) -> float:
+        """Return the predicted time of a step, in seconds."""
         ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinearStepCost:
-    """A fixed time a step, plus a time for each prefill token and each decoding sequence.
-
-    All in seconds. A slice of one token counts as decode, a longer one as prefill.
-    """
-
-    base_s: float
-    prefill_token_s: float
-    decode_s: float
-
-    def seconds(self, plan: StepPlan) -> float:
-        """Return the predicted time of the plan, in seconds."""
-        num_decodes = sum(part.count == 1 for part in plan.slices)
-        num_prefill_tokens = sum(part.count for part in plan.slices if part.count > 1)
-        return self.base_s + self.prefill_token_s * num_prefill_tokens + self.decode_s * num_decodes
 
 
 @dataclass(slots=True)
 class _SimulatedSequence:
-    new: NewSequence
-    output_length: int | None
-    num_outputs: int = 0
-    num_blocks: int = 0
+    num_tokens: int  # of the prompt, and sampled
+    upcoming: Iterator[SampledToken]
+    failure: str | None
+    num_positions: int = 0  # that its table has room for
 
 
 class SimulatedExecutor:
@@ -81,13 +65,15 @@ class SimulatedExecutor:
         num_blocks: int,
         block_size: int,
         vocab_size: int,
+        num_swap_blocks: int = 0,
         output_length: Callable[[NewSequence], int | None] = lambda _: None,
     ) -> None:
         self._cost = cost
         self._clock = clock
         self._num_blocks = num_blocks
+        self._num_swap_blocks = num_swap_blocks
         self._block_size = block_size
-        self._vocab_size = vocab_size
+        self._vocabulary = ArbitraryVocabulary(vocab_size)
         self._output_length = output_length
         self._sequences: dict[SequenceId, _SimulatedSequence] = {}
 
@@ -95,70 +81,99 @@ class SimulatedExecutor:
         """Spend the predicted time and draw a token for each slice that samples.
 
         Raises:
-            ValueError: the plan names a sequence, block or position that does not exist.
+            ValueError: the plan names a sequence, block or position that does not exist, or its
+                padding does not cover its slices. No time has passed and no token is drawn.
         """
-        for sequence_id in plan.released:
-            self._sequences.pop(sequence_id, None)
-        for new in plan.new_sequences:
-            self._sequences[new.sequence_id] = _SimulatedSequence(new, self._output_length(new))
-        for update in plan.table_updates:
-            self._update_table(update)
-        elapsed_s = self._cost.seconds(plan)
+        self._check_blocks(plan)
+        self._update_sequences(plan)
+        work = self._find(plan.slices)
+        elapsed_s = self._cost.seconds(StepFeatures.of_plan(plan))
         self._clock.sleep(elapsed_s)
         tokens: dict[SequenceId, SampledToken] = {}
         failures: dict[SequenceId, str] = {}
-        for part in plan.slices:
-            self._run_slice(part, tokens, failures)
+        for (sequence_id, _, _, sample), sequence in zip(plan.slices, work, strict=True):
+            if sequence.failure is not None:
+                failures[sequence_id] = sequence.failure
+            elif sample:
+                tokens[sequence_id] = next(sequence.upcoming)
+                sequence.num_tokens += 1
         return StepResult(plan.step_id, tokens, failures, elapsed_s=elapsed_s)
+
+    def _check_blocks(self, plan: StepPlan) -> None:
+        check_moves(plan, num_blocks=self._num_blocks, num_swap_blocks=self._num_swap_blocks)
+        if plan.padding is not None:
+            num_positions = self._num_blocks * self._block_size
+            check_padding(plan.padding, plan.slices, max_positions=num_positions)
+
+    def _update_sequences(self, plan: StepPlan) -> None:
+        for sequence_id in plan.released:
+            self._sequences.pop(sequence_id, None)
+        for new in plan.new_sequences:
+            self._add(new)
+        for update in plan.table_updates:
+            self._update_table(update)
+
+    def _add(self, new: NewSequence) -> None:
+        if new.sequence_id in self._sequences:
+            raise ValueError(f"sequence {new.sequence_id} is new and already known")
+        sampling = new.sampling
+        wants_scores = sampling.logprobs is not None or sampling.prompt_logprobs is not None
+        self._sequences[new.sequence_id] = _SimulatedSequence(
+            num_tokens=len(new.prompt_token_ids),
+            upcoming=self._vocabulary.draws(
+                seed=sampling.seed,
+                index=new.index,
+                stop_token_ids=sampling.stop_token_ids,
+                length=self._output_length(new),
+            ),
+            failure=_NO_SCORES if wants_scores else None,
+        )
 
     def _update_table(self, update: TableUpdate) -> None:
         sequence = self._get(update.sequence_id)
         bad = [b for b in update.block_ids if not 0 <= b < self._num_blocks]
         if bad:
             raise ValueError(f"sequence {update.sequence_id}: block {bad[0]} does not exist")
-        if update.first_index > sequence.num_blocks:
+        if not 0 <= update.first_index * self._block_size <= sequence.num_positions:
             raise ValueError(f"sequence {update.sequence_id}: its block table has a gap")
-        sequence.num_blocks = update.first_index + len(update.block_ids)
+        num_blocks = update.first_index + len(update.block_ids)
+        sequence.num_positions = num_blocks * self._block_size
 
-    def _run_slice(
-        self,
-        part: Slice,
-        tokens: dict[SequenceId, SampledToken],
-        failures: dict[SequenceId, str],
-    ) -> None:
-        sequence = self._get(part.sequence_id)
-        self._check_positions(part, sequence)
-        sampling = sequence.new.sampling
-        if sampling.logprobs is not None or sampling.prompt_logprobs is not None:
-            failures[part.sequence_id] = "the simulated executor has no log-probabilities"
-        elif part.sample:
-            tokens[part.sequence_id] = SampledToken(self._draw(sequence))
-
-    def _check_positions(self, part: Slice, sequence: _SimulatedSequence) -> None:
-        end = part.start + part.count
-        num_tokens = len(sequence.new.prompt_token_ids) + sequence.num_outputs
-        if part.start < 0 or part.count < 1 or end > num_tokens:
-            raise ValueError(
-                f"sequence {part.sequence_id}: positions {part.start} to {end - 1} "
-                f"of {num_tokens} tokens"
-            )
-        if end > sequence.num_blocks * self._block_size:
-            raise ValueError(f"sequence {part.sequence_id}: position {end - 1} has no block")
-
-    def _draw(self, sequence: _SimulatedSequence) -> int:
-        new, position = sequence.new, sequence.num_outputs
-        sequence.num_outputs += 1
-        stops = new.sampling.stop_token_ids
-        length = sequence.output_length
-        if stops and length is not None and sequence.num_outputs >= length:
-            return stops[0]
-        key = f"{new.sampling.seed}:{new.index}:{position}".encode()
-        token_id = int.from_bytes(blake2b(key, digest_size=8).digest()) % self._vocab_size
-        candidates = ((token_id + step) % self._vocab_size for step in range(self._vocab_size))
-        return next((each for each in candidates if each not in stops), token_id)
+    def _find(self, slices: tuple[Slice, ...]) -> list[_SimulatedSequence]:
+        """Return the sequence of each slice; in one loop, since there are hundreds a step."""
+        found: dict[SequenceId, _SimulatedSequence] = {}
+        sequences = self._sequences
+        for part in slices:
+            sequence_id, start, count, sample = part
+            sequence = found[sequence_id] = sequences.get(sequence_id) or self._get(sequence_id)
+            num_tokens, end = sequence.num_tokens, start + count
+            is_sound = 0 <= start < end <= num_tokens and end <= sequence.num_positions
+            if not is_sound or (sample and end != num_tokens):
+                _refuse(part, sequence)
+        if len(found) < len(slices):
+            seen = [part.sequence_id for part in slices]
+            twice = next(sequence_id for sequence_id in seen if seen.count(sequence_id) > 1)
+            raise ValueError(f"sequence {twice} has two slices in one step")
+        return list(found.values())
 
     def _get(self, sequence_id: SequenceId) -> _SimulatedSequence:
         try:
             return self._sequences[sequence_id]
         except KeyError:
             raise ValueError(f"sequence {sequence_id} is unknown") from None
+
+
+_NO_SCORES = "the simulated executor has no log-probabilities"
+
+
+def _refuse(part: Slice, sequence: _SimulatedSequence) -> None:
+    """Say what is wrong with a slice, unless plans that were already made may be so."""
+    if sequence.failure is not None:
+        return
+    end, num_tokens = part.start + part.count, sequence.num_tokens
+    where = f"sequence {part.sequence_id}: positions {part.start} to {end - 1}"
+    if not 0 <= part.start < end <= num_tokens:
+        raise ValueError(f"{where} of {num_tokens} tokens")
+    if end > sequence.num_positions:
+        raise ValueError(f"{where} go beyond its table of {sequence.num_positions} positions")
+    raise ValueError(f"{where} sample before the end of {num_tokens} tokens")

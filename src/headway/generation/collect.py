@@ -68,6 +68,7 @@ def total_usage(streams: Sequence[TextStream]) -> Usage:
     return Usage(
         sum(usage.num_prompt_tokens for usage in usages),
         sum(usage.num_completion_tokens for usage in usages),
+        sum(usage.num_cached_tokens for usage in usages),
     )
 
 

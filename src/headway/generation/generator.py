@@ -6,7 +6,6 @@ import asyncio
 import random
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from headway.core.plan import RequestId
@@ -24,6 +23,7 @@ from headway.generation.ports import RequestSink
 from headway.generation.scores import Scorer
 from headway.generation.sequence_text import SequenceText
 from headway.generation.stream import TextStream
+from headway.generation.terms import Terms, check_terms, salt_of
 from headway.text.chat_template import ChatTemplate
 from headway.text.tokenizer import Tokenizer
 
@@ -34,24 +34,15 @@ MAX_INLINE_CHARACTERS = 4096
 COMPLETION_MAX_TOKENS = 16
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
-    """On which terms a request is served; see :class:`headway.core.request.Request`."""
-
-    class_name: str = "default"
-    tenant: str = ""
-    priority: int = 0
-    queue_timeout_s: float | None = None
-    request_timeout_s: float | None = None
-
-
 class Generator:
     """One model as its users see it: text in, text out.
 
     ``max_model_len`` is the longest sequence in tokens that can finish: the model's context, or
     what settings or the KV pool leave of it; ``model_context`` is the context itself, for messages.
     ``base_seed`` makes the seeds of requests without one repeatable, in order of arrival; None
-    draws them from the system.
+    draws them from the system. ``default_class`` is for terms that name none;
+    ``longest_by_class`` is for classes that can have less of the KV pool than ``max_model_len``
+    needs. With ``isolates_tenants`` no tenant shares KV of equal prefixes with another.
 
     Raises:
         ConfigError: the model's own generation defaults are unusable.
@@ -69,6 +60,9 @@ class Generator:
         max_model_len: int,
         model_context: int | None = None,
         base_seed: int | None = None,
+        default_class: str = "default",
+        longest_by_class: Mapping[str, int] | None = None,
+        isolates_tenants: bool = True,
     ) -> None:
         self.tokenizer = tokenizer
         self.vocab_size = vocab_size
@@ -79,6 +73,9 @@ class Generator:
         self._eos_token_ids = frozenset(eos_token_ids)
         self._defaults = model_defaults(generation_defaults, vocab_size)
         self._scorer = Scorer(tokenizer)
+        self._default_class = default_class
+        self._longest_by_class = longest_by_class or {}
+        self._isolates_tenants = isolates_tenants
         self._random = random.Random(base_seed) if base_seed is not None else secrets.SystemRandom()
 
     async def encode(
@@ -148,7 +145,7 @@ class Generator:
             default_max_tokens: output tokens where the client is silent; None is what the context
                 leaves. Never more than that; what the client states is never changed.
             first_index: index of the first sequence in the deltas.
-            terms: class, tenant and deadlines.
+            terms: class, tenant and order.
             param: the client's name for the prompt, for messages.
 
         Raises:
@@ -156,20 +153,28 @@ class Generator:
             EngineStoppedError: the engine takes no work.
         """
         validate(params, self.vocab_size)
+        terms = terms or Terms()
+        check_terms(terms)
         prompt = self._checked_prompt(prompt_token_ids, param)
-        max_tokens = self._max_tokens(len(prompt), params, default_max_tokens, param)
-        request = self._request(prompt, params, max_tokens, terms or Terms())
+        longest = self._longest_by_class.get(self._class_of(terms), self.max_model_len)
+        max_tokens = self._max_tokens(len(prompt), params, default_max_tokens, param, longest)
+        request = self._request(prompt, params, max_tokens, terms)
         sequences = [self._sequence(first_index + i, params) for i in range(params.n)]
         source = await self._engine.submit(request)
-        return TextStream(source, sequences, prompt, self._scorer)
+        uncut = self._silent(len(prompt), params, default_max_tokens, self.max_model_len)
+        is_cut = params.max_tokens is None and max_tokens < uncut
+        return TextStream(
+            source, sequences, prompt, self._scorer, cut_to=max_tokens if is_cut else None
+        )
 
     def _encode(self, text: str, add_special_tokens: bool) -> list[int]:
         # the batch call leaves the interpreter to other threads while it works
         return self.tokenizer.encode_batch([text], add_special_tokens=add_special_tokens)[0]
 
-    def _refuse_length(self, what: str, param: str) -> NoReturn:
-        most = f"This model's maximum context length is {self.max_model_len} tokens"
-        if self.max_model_len < self._model_context:
+    def _refuse_length(self, what: str, param: str, longest: int | None = None) -> NoReturn:
+        longest = longest or self.max_model_len
+        most = f"This model's maximum context length is {longest} tokens"
+        if longest < self._model_context:
             most += f" here, by settings or KV memory, of {self._model_context}"
         raise RequestError(
             f"{most}. However, {what}.",
@@ -186,23 +191,35 @@ class Generator:
         return tuple(prompt)
 
     def _max_tokens(
-        self, num_prompt: int, params: GenerationParams, default: int | None, param: str
+        self,
+        num_prompt: int,
+        params: GenerationParams,
+        default: int | None,
+        param: str,
+        longest: int,
     ) -> int:
-        left = self.max_model_len - num_prompt
         if params.max_tokens is not None:
-            if params.max_tokens > left:
+            if params.max_tokens > self.max_model_len - num_prompt:
                 self._refuse_length(
                     f"you requested {num_prompt + params.max_tokens} tokens ({num_prompt} in the "
                     f"prompt, {params.max_tokens} for the output)",
                     param,
                 )
             return params.max_tokens
+        left = longest - num_prompt
         if left < 1:
-            self._refuse_length(f"your prompt has {num_prompt} tokens and leaves no output", param)
-        max_tokens = left if default is None else min(default, left)
+            what = f"your prompt has {num_prompt} tokens and leaves no output"
+            self._refuse_length(what, param, longest)
         if params.min_tokens > left:
-            self._refuse_length(f"min_tokens is {params.min_tokens} and {left} are left", param)
-        return max(max_tokens, params.min_tokens)
+            what = f"min_tokens is {params.min_tokens} and {left} are left"
+            self._refuse_length(what, param, longest)
+        return self._silent(num_prompt, params, default, longest)
+
+    @staticmethod
+    def _silent(num_prompt: int, params: GenerationParams, default: int | None, most: int) -> int:
+        """Return the output tokens of a client that states none, in a sequence of ``most``."""
+        left = most - num_prompt
+        return max(left if default is None else min(default, left), params.min_tokens)
 
     def _request(
         self, prompt: tuple[int, ...], params: GenerationParams, max_tokens: int, terms: Terms
@@ -212,12 +229,15 @@ class Generator:
             prompt_token_ids=prompt,
             sampling=self._sampling(params, max_tokens),
             n=params.n,
-            class_name=terms.class_name,
+            class_name=self._class_of(terms),
             tenant=terms.tenant,
             priority=terms.priority,
-            queue_timeout_s=terms.queue_timeout_s,
-            request_timeout_s=terms.request_timeout_s,
+            expected_output_tokens=terms.expected_output_tokens,
+            cache_salt=salt_of(terms, isolates_tenants=self._isolates_tenants),
         )
+
+    def _class_of(self, terms: Terms) -> str:
+        return terms.class_name or self._default_class
 
     def _sampling(self, p: GenerationParams, max_tokens: int) -> SamplingParams:
         silent = self._defaults

@@ -17,6 +17,11 @@ class EventSource(Protocol):
         """Headway's own id of the request."""
         ...
 
+    @property
+    def clamped_max_tokens(self) -> int | None:
+        """To how many output tokens the class has cut the answer; None if it has not."""
+        ...
+
     async def __anext__(self) -> tuple[Event, ...]:
         """Return everything that came since the last call; safe to cancel."""
         ...

@@ -13,6 +13,7 @@ from headway.core.events import (
     Event,
     PromptScored,
     SequenceFinished,
+    Started,
     TokenReady,
 )
 from headway.core.plan import RequestId
@@ -27,10 +28,14 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Token counts of a request; its prompt counts once, whatever n is."""
+    """Token counts of a request; its prompt counts once, whatever n is.
+
+    The KV of ``num_cached_tokens`` of the prompt was there already.
+    """
 
     num_prompt_tokens: int
     num_completion_tokens: int
+    num_cached_tokens: int = 0
 
 
 class TextStream:
@@ -39,6 +44,9 @@ class TextStream:
     Per index there is exactly one delta with a ``finish_reason``, and none after it. Iteration
     raises :class:`GenerationError` if the request does not end well. As a context manager it
     cancels the request on exit, unless that has ended.
+
+    ``cut_to`` is the output tokens of a client that states none, if they are fewer because its
+    class can't have more of the KV pool.
     """
 
     def __init__(
@@ -47,12 +55,15 @@ class TextStream:
         sequences: Sequence[SequenceText],
         prompt_token_ids: tuple[int, ...],
         scorer: Scorer,
+        cut_to: int | None = None,
     ) -> None:
         self.prompt_token_ids = prompt_token_ids
         self._source = source
+        self._cut_to = cut_to
         self._sequences = sequences
         self._scorer = scorer
         self._prompt_scores: dict[int, ScoredPosition] = {}
+        self._num_cached_tokens = 0
         self._error: GenerationError | None = None
         self._has_ended = False
         self._ready: deque[TextDelta] = deque()
@@ -63,10 +74,16 @@ class TextStream:
         return self._source.request_id
 
     @property
+    def clamped_max_tokens(self) -> int | None:
+        """To how many output tokens the class has cut the answer; None if it has not."""
+        by_scheduler = self._source.clamped_max_tokens
+        return self._cut_to if by_scheduler is None else by_scheduler
+
+    @property
     def usage(self) -> Usage:
         """Tokens so far."""
         num_completion = sum(sequence.num_tokens for sequence in self._sequences)
-        return Usage(len(self.prompt_token_ids), num_completion)
+        return Usage(len(self.prompt_token_ids), num_completion, self._num_cached_tokens)
 
     @property
     def prompt_scores(self) -> list[ScoredPosition | None]:
@@ -124,6 +141,8 @@ class TextStream:
                 case SequenceFinished():
                     sequence = self._sequences[event.index]
                     sequence.finish(event.reason, event.stop_token_id)
+                case Started(index=0):  # the others share its prompt in any case
+                    self._num_cached_tokens = event.num_cached_tokens
                 case PromptScored(index=0):
                     self._on_prompt_scored(event)
                 case _ if isinstance(event, TERMINAL):

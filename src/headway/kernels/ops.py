@@ -2,7 +2,9 @@
 
 *Batch invariance* is part of the contract. The values that an operation gives for one row of one
 sequence depend only on that sequence: never on the other rows of the step, on how many there are,
-on how the sequence was cut into chunks, on which blocks hold its keys, or on the number of threads.
+on how the sequence was cut into chunks, on which blocks hold its keys, on padding, or on the number
+of threads. What a block holds beyond the positions that its sequence has computed, as a new or a
+copied one may, has no influence either, be it infinite.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from headway.core.plan import BlockMove, Padding
 from headway.models.checkpoint import StoredTensor
 
 Tensor = TypeVar("Tensor")
@@ -39,7 +42,7 @@ class Rows:
 
 
 class Ops(Protocol[Tensor, Matrix, Step]):
-    """What a backend computes. It owns the KV pool and chooses its own types.
+    """What a backend computes. It owns the KV pool and the swap space, and chooses its own types.
 
     ``Tensor`` holds activations, ``(rows, features)``; ``Matrix`` a weight matrix in the form that
     the backend likes best; ``Step`` everything about a step that is the same for all layers.
@@ -62,8 +65,24 @@ class Ops(Protocol[Tensor, Matrix, Step]):
         """Take the output head, ``(vocabulary, hidden)``."""
         ...
 
-    def prepare(self, rows: Sequence[Rows]) -> Step:
-        """Lay out a step; positions and block ids must be valid."""
+    def swap_out(self, moves: Sequence[BlockMove]) -> None:
+        """Copy blocks of the pool to the swap space, in all layers; block ids must be valid."""
+        ...
+
+    def copy_blocks(self, moves: Sequence[BlockMove]) -> None:
+        """Copy blocks inside the pool, in all layers, as if one after the other."""
+        ...
+
+    def swap_in(self, moves: Sequence[BlockMove]) -> None:
+        """Copy blocks of the swap space back to the pool, in all layers."""
+        ...
+
+    def prepare(self, rows: Sequence[Rows], padding: Padding | None = None) -> Step:
+        """Lay out a step; positions and block ids must be valid, and padding must cover the rows.
+
+        Rows of padding come after the others, so that these keep their numbers. They are computed
+        like any row, and attend to nothing that belongs to a sequence.
+        """
         ...
 
     def embed(self, table: Tensor, step: Step) -> Tensor:
@@ -106,6 +125,10 @@ class Ops(Protocol[Tensor, Matrix, Step]):
 
     def silu_mul(self, gate_up: Tensor) -> Tensor:
         """Return ``silu(gate) * up`` for the left and right halves of the features."""
+        ...
+
+    def are_finite(self, hidden: Tensor) -> npt.NDArray[np.bool_]:
+        """Say for each row whether all its features are numbers, none of them infinite."""
         ...
 
     def logits(self, hidden: Tensor, rows: Sequence[int], head: Matrix) -> npt.NDArray[np.float32]:

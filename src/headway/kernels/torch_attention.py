@@ -10,6 +10,7 @@ be independent of the number of rows, of the batch and of the threads (MKL; see
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 import torch
@@ -23,33 +24,63 @@ LOWEST: Final = -1e30
 """Where a running maximum starts. Finite, since infinity minus infinity is not a number."""
 
 
-class TorchPool:
-    """Keys and values of one layer, in blocks."""
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """Where a step writes keys and values, and what it clears first.
 
-    def __init__(self, shape: PoolShape, dtype: torch.dtype) -> None:
-        size = (shape.num_kv_heads, shape.num_blocks + 1, shape.block_size, shape.head_dim)
+    What an earlier owner left in a block, or a copy brought along, could be infinite.
+
+    Attributes:
+        slots: for each row and KV head, a row of the pool seen as ``(…, head_dim)``.
+        begun: blocks that are written in part and hold nothing else of the sequence.
+        stale: slots behind the last position in blocks that were copied from elsewhere.
+    """
+
+    slots: Tensor
+    begun: Tensor
+    stale: Tensor
+
+
+class TorchPool:
+    """Keys and values of one layer, in blocks, and its part of the swap space."""
+
+    def __init__(self, shape: PoolShape, num_swap_blocks: int, dtype: torch.dtype) -> None:
         self._shape = shape
         # Not cleared, so that memory is taken only by blocks in use: see ``store``.
+        size = (shape.num_kv_heads, shape.num_stored, shape.block_size, shape.head_dim)
         self._keys = torch.empty(size, dtype=dtype)
         self._values = torch.empty(size, dtype=dtype)
         for cache in (self._keys, self._values):
-            cache[:, -1] = 0
+            cache[:, shape.num_blocks :] = 0
+        swap_size = (shape.num_kv_heads, num_swap_blocks, shape.block_size, shape.head_dim)
+        self._swapped_keys = torch.empty(swap_size, dtype=dtype)
+        self._swapped_values = torch.empty(swap_size, dtype=dtype)
 
-    def store(self, keys: Tensor, values: Tensor, slots: Tensor, begun: Tensor) -> None:
-        """Write keys and values, both ``(rows, num_kv_heads, head_dim)``.
+    def swap_out(self, sources: Tensor, targets: Tensor) -> None:
+        """Copy blocks of the pool to blocks of the swap space."""
+        _copy_blocks(self._keys, sources, self._swapped_keys, targets)
+        _copy_blocks(self._values, sources, self._swapped_values, targets)
 
-        Args:
-            keys: what to write.
-            values: what to write.
-            slots: for each row and KV head, where: a row of the pool seen as ``(…, head_dim)``.
-            begun: blocks that are written in part and hold nothing else of the sequence. They are
-                cleared first: what an earlier owner left there could be infinite.
-        """
+    def copy(self, sources: Tensor, targets: Tensor) -> None:
+        """Copy blocks inside the pool: all sources are read before any target is written."""
+        _copy_blocks(self._keys, sources, self._keys, targets)
+        _copy_blocks(self._values, sources, self._values, targets)
+
+    def swap_in(self, sources: Tensor, targets: Tensor) -> None:
+        """Copy blocks of the swap space to blocks of the pool."""
+        _copy_blocks(self._swapped_keys, sources, self._keys, targets)
+        _copy_blocks(self._swapped_values, sources, self._values, targets)
+
+    def store(self, keys: Tensor, values: Tensor, to: Targets) -> None:
+        """Write keys and values, both ``(rows, num_kv_heads, head_dim)``."""
+        width = self._shape.head_dim
         for cache, new in ((self._keys, keys), (self._values, values)):
-            if begun.numel():
-                cache.index_fill_(1, begun, 0)
-            width = self._shape.head_dim
-            cache.view(-1, width).index_copy_(0, slots, new.reshape(-1, width).to(cache.dtype))
+            slots = cache.view(-1, width)
+            if to.begun.numel():
+                cache.index_fill_(1, to.begun, 0)
+            if to.stale.numel():
+                slots.index_fill_(0, to.stale, 0)
+            slots.index_copy_(0, to.slots, new.reshape(-1, width).to(cache.dtype))
 
     def attend(self, queries: Tensor, group: QueryGroup) -> Tensor:
         """Return the attention of a group's queries, ``(tiles * tokens, heads * head_dim)``.
@@ -87,6 +118,11 @@ class TorchPool:
         shape = self._shape
         rows = cache.view(-1, shape.block_size * shape.head_dim).index_select(0, tile.blocks)
         return rows.view(-1, shape.key_tile, shape.head_dim).float()
+
+
+def _copy_blocks(source: Tensor, sources: Tensor, target: Tensor, targets: Tensor) -> None:
+    """Copy blocks, which are the second axis; ``targets`` are distinct."""
+    target.index_copy_(1, targets, source.index_select(1, sources))
 
 
 def _mask(scores: Tensor, tile: KeyTile) -> None:

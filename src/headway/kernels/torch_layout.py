@@ -19,6 +19,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from headway.core.plan import Padding
 from headway.kernels.ops import Rows
 
 CHUNK_TOKENS: Final = 32
@@ -29,15 +30,31 @@ _Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolShape:
-    """The KV pool of one layer: ``(num_kv_heads, num_blocks + 1, block_size, head_dim)``.
+    """The KV pool of one layer: ``(num_kv_heads, num_stored, block_size, head_dim)``.
 
-    The block after the last is never written: it stands for positions without a block.
+    Two blocks follow those that can be in tables. One is never written: it stands for positions
+    without a block. The other takes the keys and values of padding.
     """
 
     num_kv_heads: int
     num_blocks: int
     block_size: int
     head_dim: int
+
+    @property
+    def zero_block(self) -> int:
+        """The block that is never written."""
+        return self.num_blocks
+
+    @property
+    def scratch_block(self) -> int:
+        """The block of padding."""
+        return self.num_blocks + 1
+
+    @property
+    def num_stored(self) -> int:
+        """Blocks in memory."""
+        return self.num_blocks + 2
 
     @property
     def blocks_per_tile(self) -> int:
@@ -55,7 +72,7 @@ class KeyTile:
     """One key tile, for the query tiles ``first`` to ``last - 1`` of their group.
 
     Attributes:
-        blocks: rows of the pool seen as ``(num_kv_heads * (num_blocks + 1), …)``: for each query
+        blocks: rows of the pool seen as ``(num_kv_heads * num_stored, …)``: for each query
             tile, for each KV head, the blocks of the tile.
         first_masked: the query tile from which ``mask`` applies.
         mask: 0 where a query sees a key and minus infinity where not, shape
@@ -92,12 +109,47 @@ class _QueryTile:
     rows: Rows
 
 
+def padding_rows(rows: Sequence[Rows], padding: Padding, shape: PoolShape) -> list[Rows]:
+    """Return the rows that a padded step computes beside those of its slices.
+
+    They are sequences of their own, of token 0, whose blocks are all the scratch block: one that
+    fills each slice up to ``num_rows``, and one for each member that has no slice.
+    """
+    missing = [padding.num_rows - len(part.token_ids) for part in rows]
+    missing += [padding.num_rows] * (padding.num_sequences - len(rows))
+    return [
+        Rows([0] * count, 0, [shape.scratch_block] * -(-count // shape.block_size))
+        for count in missing
+        if count
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """What decides which key tiles there are; see :func:`query_groups`."""
+
+    shape: PoolShape
+    window: int | None
+    length: int | None
+
+
 def query_groups(
-    rows: Sequence[Rows], *, trash_row: int, shape: PoolShape, window: int | None
+    rows: Sequence[Rows],
+    *,
+    trash_row: int,
+    shape: PoolShape,
+    window: int | None,
+    length: int | None = None,
 ) -> tuple[QueryGroup, ...]:
     """Cut the attention of a step into groups of query tiles.
 
-    ``trash_row`` is where the outputs of padded queries go; ``window`` as in ``ModelConfig``.
+    Args:
+        rows: the rows of the step.
+        trash_row: where the outputs of padded queries go.
+        shape: of the pool.
+        window: as in ``ModelConfig``.
+        length: if given, every query goes through the key tiles of this many positions, seen or
+            not; otherwise it skips those in which it sees nothing.
     """
     singles: list[_QueryTile] = []
     chunks: list[_QueryTile] = []
@@ -110,7 +162,8 @@ def query_groups(
             chunks.extend(_chunk_tiles(row, part))
         row += count
     groups = ((singles, 1), (chunks, CHUNK_TOKENS))
-    return tuple(_group(t, size, trash_row, shape, window) for t, size in groups if t)
+    cut = _Cut(shape, window, length)
+    return tuple(_group(t, size, trash_row, cut) for t, size in groups if t)
 
 
 def _chunk_tiles(row: int, rows: Rows) -> list[_QueryTile]:
@@ -121,9 +174,7 @@ def _chunk_tiles(row: int, rows: Rows) -> list[_QueryTile]:
     ]
 
 
-def _group(
-    tiles: list[_QueryTile], size: int, trash_row: int, shape: PoolShape, window: int | None
-) -> QueryGroup:
+def _group(tiles: list[_QueryTile], size: int, trash_row: int, cut: _Cut) -> QueryGroup:
     tiles.sort(key=lambda tile: -tile.position)
     first_rows = np.array([tile.row for tile in tiles])[:, None]
     firsts = np.array([tile.position for tile in tiles])[:, None]
@@ -138,45 +189,53 @@ def _group(
         num_tokens=size,
         sources=torch.from_numpy(sources.reshape(-1)),
         targets=torch.from_numpy(targets.reshape(-1)),
-        key_tiles=_key_tiles(positions, _tables(tiles, size, shape), shape, window),
+        key_tiles=_key_tiles(positions, _tables(tiles, size, cut), cut),
     )
 
 
-def _tables(tiles: list[_QueryTile], size: int, shape: PoolShape) -> _Ints:
+def _tables(tiles: list[_QueryTile], size: int, cut: _Cut) -> _Ints:
     """Return the block tables, ``(tiles, blocks)``, in whole key tiles, without unwritten blocks.
 
     An unwritten block may hold anything, and zero times infinity is not zero.
     """
-    num_key_tiles = (tiles[0].position + size - 1) // shape.key_tile + 1
-    tables = np.full((len(tiles), num_key_tiles * shape.blocks_per_tile), shape.num_blocks)
+    shape = cut.shape
+    last = tiles[0].position + size - 1 if cut.length is None else cut.length - 1
+    num_key_tiles = last // shape.key_tile + 1
+    tables = np.full((len(tiles), num_key_tiles * shape.blocks_per_tile), shape.zero_block)
     for table, tile in zip(tables, tiles, strict=True):
         num_written = min(-(-tile.rows.end // shape.block_size), len(table))
         table[:num_written] = tile.rows.block_ids[:num_written]
     return tables
 
 
-def _key_tiles(
-    positions: _Ints, tables: _Ints, shape: PoolShape, window: int | None
-) -> tuple[KeyTile, ...]:
+def _key_tiles(positions: _Ints, tables: _Ints, cut: _Cut) -> tuple[KeyTile, ...]:
     """Make the key tiles of a group; ``positions`` of the queries are ``(tiles, tokens)``."""
-    descending = -positions[:, 0]
-    size, width = positions.shape[1], shape.blocks_per_tile
-    head_offsets = np.arange(shape.num_kv_heads)[:, None] * (shape.num_blocks + 1)
+    shape, width = cut.shape, cut.shape.blocks_per_tile
+    head_offsets = np.arange(shape.num_kv_heads)[:, None] * shape.num_stored
     found = []
     for index in range(tables.shape[1] // width):
         start, end = index * shape.key_tile, (index + 1) * shape.key_tile
-        first = 0
-        if window is not None:  # queries so late that even the tile's last key is out of sight
-            first = int(np.searchsorted(descending, -(end - 1 + window), side="right"))
-        last = int(np.searchsorted(descending, -(start - size + 1), side="right"))
+        first, last = _who_meets(positions, start, end, cut)
         if first >= last:
             continue
         blocks = tables[first:last, None, index * width : (index + 1) * width] + head_offsets
-        unmasked = int(np.searchsorted(descending, -(end - 1), side="right"))
-        first_masked = first if window is not None else max(first, unmasked)
-        mask = _mask(positions[first_masked:last], start, end, window)
+        unmasked = int(np.searchsorted(-positions[:, 0], -(end - 1), side="right"))
+        first_masked = first if cut.window is not None else max(first, unmasked)
+        mask = _mask(positions[first_masked:last], start, end, cut.window)
         found.append(KeyTile(first, last, torch.from_numpy(blocks.reshape(-1)), first_masked, mask))
     return tuple(found)
+
+
+def _who_meets(positions: _Ints, start: int, end: int, cut: _Cut) -> tuple[int, int]:
+    """Return the range of query tiles that go through the keys ``start`` to ``end - 1``."""
+    if cut.length is not None:
+        return 0, len(positions)
+    descending = -positions[:, 0]
+    first = 0
+    if cut.window is not None:  # queries so late that even the tile's last key is out of sight
+        first = int(np.searchsorted(descending, -(end - 1 + cut.window), side="right"))
+    last_start = start - positions.shape[1] + 1
+    return first, int(np.searchsorted(descending, -last_start, side="right"))
 
 
 def _mask(positions: _Ints, start: int, end: int, window: int | None) -> Tensor | None:

@@ -24,9 +24,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from headway.core.plan import BlockMove, Padding
+from headway.kernels.block_moves import independent_runs
 from headway.kernels.ops import Rows
-from headway.kernels.torch_attention import TorchPool
-from headway.kernels.torch_layout import PoolShape, QueryGroup, query_groups
+from headway.kernels.torch_attention import Targets, TorchPool
+from headway.kernels.torch_layout import PoolShape, QueryGroup, padding_rows, query_groups
 from headway.kernels.torch_linear import TorchMatrix, multiply, pack, padded
 from headway.models.checkpoint import StoredTensor
 from headway.models.config import ModelConfig
@@ -45,8 +47,7 @@ class TorchStep:
         token_ids: ``(padded rows,)``; padding is token 0.
         cosines: of the rotation, ``(padded rows, 1, head_dim / 2)``.
         sines: the same.
-        slots: see :meth:`TorchPool.store`; only of real rows.
-        begun: see :meth:`TorchPool.store`.
+        targets: of the keys and values of the first ``num_rows`` rows.
         groups: the attention, in pieces.
     """
 
@@ -54,16 +55,24 @@ class TorchStep:
     token_ids: Tensor
     cosines: Tensor
     sines: Tensor
-    slots: Tensor
-    begun: Tensor
+    targets: Targets
     groups: tuple[QueryGroup, ...]
 
 
 class TorchOps:
-    """Implements :class:`headway.kernels.ops.Ops`, with a KV pool of ``num_blocks`` blocks."""
+    """Implements :class:`headway.kernels.ops.Ops`.
+
+    The KV pool has ``num_blocks`` blocks and the swap space ``num_swap_blocks``.
+    """
 
     def __init__(
-        self, config: ModelConfig, *, num_blocks: int, block_size: int, dtype: Dtype
+        self,
+        config: ModelConfig,
+        *,
+        num_blocks: int,
+        block_size: int,
+        dtype: Dtype,
+        num_swap_blocks: int = 0,
     ) -> None:
         self._config = config
         self._dtype = DTYPES[dtype]
@@ -73,7 +82,11 @@ class TorchOps:
             block_size=block_size,
             head_dim=config.head_dim,
         )
-        self._pools = [TorchPool(self._shape, self._dtype) for _ in range(config.num_layers)]
+        self._pools = [
+            TorchPool(self._shape, num_swap_blocks, self._dtype) for _ in range(config.num_layers)
+        ]
+        #: blocks that may hold something of another sequence behind what their own has computed
+        self._moved: set[int] = set()
         num_positions = min(config.max_position_embeddings, num_blocks * block_size)
         frequencies = torch.from_numpy(inverse_frequencies(config))
         angles = torch.arange(num_positions, dtype=torch.float32)[:, None] * frequencies
@@ -99,8 +112,32 @@ class TorchOps:
         weight = torch.from_numpy(stored.to_float32())
         return pack(weight.to(self._dtype).float(), None)
 
-    def prepare(self, rows: Sequence[Rows]) -> TorchStep:
-        """Lay out a step."""
+    def swap_out(self, moves: Sequence[BlockMove]) -> None:
+        """Copy to the swap space."""
+        sources, targets = _block_ids(moves)
+        for pool in self._pools:
+            pool.swap_out(sources, targets)
+
+    def copy_blocks(self, moves: Sequence[BlockMove]) -> None:
+        """Copy inside the pool."""
+        for run in independent_runs(moves):
+            sources, targets = _block_ids(run)
+            for pool in self._pools:
+                pool.copy(sources, targets)
+        self._moved.update(move.target for move in moves)
+
+    def swap_in(self, moves: Sequence[BlockMove]) -> None:
+        """Copy from the swap space."""
+        sources, targets = _block_ids(moves)
+        for pool in self._pools:
+            pool.swap_in(sources, targets)
+        self._moved.update(move.target for move in moves)
+
+    def prepare(self, rows: Sequence[Rows], padding: Padding | None = None) -> TorchStep:
+        """Lay out a step. Rows of padding write to the scratch block, and attend to that alone."""
+        begun, stale = self._begun(rows), self._stale(rows)
+        if padding is not None:
+            rows = [*rows, *padding_rows(rows, padding, self._shape)]
         token_ids = np.concatenate([np.asarray(r.token_ids, dtype=np.int64) for r in rows])
         positions = np.concatenate([np.arange(r.start, r.end) for r in rows])
         num_rows = len(token_ids)
@@ -112,13 +149,13 @@ class TorchOps:
             token_ids=torch.from_numpy(np.pad(token_ids, extra)),
             cosines=self._cosines.index_select(0, at),
             sines=self._sines.index_select(0, at),
-            slots=self._slots(rows),
-            begun=self._begun(rows),
+            targets=Targets(self._slots(rows), begun, stale),
             groups=query_groups(
                 rows,
                 trash_row=num_padded,
                 shape=self._shape,
                 window=self._config.sliding_window,
+                length=None if padding is None else padding.length,
             ),
         )
 
@@ -155,7 +192,7 @@ class TorchOps:
         q, k, v = self._split(qkv.float())
         q, k = _rotate(q, step), _rotate(k, step)
         real = slice(0, step.num_rows)
-        self._pools[layer].store(k[real], v[real], step.slots, step.begun)
+        self._pools[layer].store(k[real], v[real], step.targets)
         scaled: Tensor = q * self._config.head_dim**-0.5
         return scaled
 
@@ -172,6 +209,11 @@ class TorchOps:
         gate, up = gate_up.float().chunk(2, dim=-1)
         denominator = torch.neg(gate).exp_().add_(1)
         return torch.div(gate, denominator).mul_(up).to(self._dtype)
+
+    def are_finite(self, hidden: Tensor) -> npt.NDArray[np.bool_]:
+        """Look at every feature."""
+        found: npt.NDArray[np.bool_] = hidden.isfinite().all(-1).numpy()
+        return found
 
     def logits(
         self, hidden: Tensor, rows: Sequence[int], head: TorchMatrix
@@ -199,14 +241,29 @@ class TorchOps:
         return heads[:, :num_heads], heads[:, num_heads:k_end], heads[:, k_end:]
 
     def _slots(self, rows: Sequence[Rows]) -> Tensor:
-        size, num_blocks = self._shape.block_size, self._shape.num_blocks
-        slots = np.concatenate([_slots(r, size) for r in rows])
-        heads = np.arange(self._shape.num_kv_heads) * ((num_blocks + 1) * size)
-        return torch.from_numpy((slots[:, None] + heads).reshape(-1))
+        slots = np.concatenate([_slots(r, self._shape.block_size) for r in rows])
+        return self._in_all_heads(slots)
+
+    def _in_all_heads(self, slots: npt.NDArray[np.int64]) -> Tensor:
+        heads = np.arange(self._shape.num_kv_heads)
+        offsets = heads * (self._shape.num_stored * self._shape.block_size)
+        return torch.from_numpy((slots[:, None] + offsets).reshape(-1))
 
     def _begun(self, rows: Sequence[Rows]) -> Tensor:
         found = [_begun_block(r, self._shape.block_size) for r in rows]
         return torch.tensor([block for block in found if block is not None], dtype=torch.int64)
+
+    def _stale(self, rows: Sequence[Rows]) -> Tensor:
+        """Return the slots to clear behind the rows: of those in blocks that came from a move."""
+        size = self._shape.block_size
+        slots: list[int] = []
+        for part in rows if self._moved else ():
+            index, num_filled = divmod(part.end, size)
+            if num_filled and part.block_ids[index] in self._moved:
+                block_id = part.block_ids[index]
+                self._moved.remove(block_id)
+                slots.extend(range(block_id * size + num_filled, (block_id + 1) * size))
+        return self._in_all_heads(np.array(slots, dtype=np.int64))
 
 
 def _begun_block(rows: Rows, block_size: int) -> int | None:
@@ -214,6 +271,12 @@ def _begun_block(rows: Rows, block_size: int) -> int | None:
     index, num_filled = divmod(rows.end, block_size)
     is_begun_here = num_filled > 0 and rows.start <= index * block_size
     return rows.block_ids[index] if is_begun_here else None
+
+
+def _block_ids(moves: Sequence[BlockMove]) -> tuple[Tensor, Tensor]:
+    """Return the sources and the targets."""
+    sources = torch.tensor([move.source for move in moves], dtype=torch.int64)
+    return sources, torch.tensor([move.target for move in moves], dtype=torch.int64)
 
 
 def _slots(rows: Rows, block_size: int) -> npt.NDArray[np.int64]:

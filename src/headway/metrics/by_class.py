@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from headway.metrics.registry import RequestInstruments, TokenInstruments
+from headway.core.events import Preempted
+from headway.metrics.registry import KvInstruments, RequestInstruments, TokenInstruments
 
 
 class ClassInstruments:
     """Children of the labelled metrics for one value of ``class``."""
 
     def __init__(
-        self, requests: RequestInstruments, tokens: TokenInstruments, class_name: str
+        self,
+        requests: RequestInstruments,
+        tokens: TokenInstruments,
+        kv: KvInstruments,
+        class_name: str,
     ) -> None:
         self._requests = requests
+        self._kv = kv
         self._class_name = class_name
         self.prompt_tokens = requests.prompt_tokens.labels(class_name)
         self.output_tokens = requests.output_tokens.labels(class_name)
+        self.clamped = requests.clamped.labels(class_name)
+        self.cache_hits = kv.cache_hits.labels(class_name)
+        self.lost_tokens = kv.lost_tokens.labels(class_name)
         self.queue_time = requests.queue_time.labels(class_name)
         self.time_to_first_token = tokens.time_to_first_token.labels(class_name)
         self.time_per_output_token = tokens.time_per_output_token.labels(class_name)
@@ -27,3 +36,8 @@ class ClassInstruments:
     def lasted(self, outcome: str, seconds: float) -> None:
         """Record how long an admitted request took."""
         self._requests.request_duration.labels(self._class_name, outcome).observe(seconds)
+
+    def preempted(self, event: Preempted) -> None:
+        """Count a preemption and what it costs."""
+        self._kv.preemptions.labels(self._class_name, event.mode, event.cause).inc()
+        self.lost_tokens.inc(event.num_lost_tokens)

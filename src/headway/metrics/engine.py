@@ -7,12 +7,14 @@ from collections.abc import Callable, Sequence
 from prometheus_client import generate_latest
 
 from headway.core.events import (
+    Admitted,
     Cancelled,
     Event,
     Expired,
     Failed,
     Finished,
     FinishReason,
+    Preempted,
     Rejected,
     RejectReason,
     SequenceFinished,
@@ -27,6 +29,7 @@ from headway.metrics.by_class import ClassInstruments
 from headway.metrics.gauges import StatisticsCollector
 from headway.metrics.registry import (
     HttpInstruments,
+    KvInstruments,
     OwnRegistry,
     RequestInstruments,
     StepInstruments,
@@ -50,6 +53,7 @@ class EngineMetrics:
         self.registry = OwnRegistry()
         self._requests = RequestInstruments(self.registry)
         self._tokens = TokenInstruments(self.registry)
+        self._kv = KvInstruments(self.registry)
         self._steps = StepInstruments(self.registry)
         self._http = HttpInstruments(self.registry)
         self.registry.register(StatisticsCollector(model_name, statistics))
@@ -75,6 +79,10 @@ class EngineMetrics:
                 self._on_started(event)
             elif isinstance(event, SequenceFinished):
                 self._on_sequence_finished(event)
+            elif isinstance(event, Preempted):
+                self._of(self._stories[event.request_id].class_name).preempted(event)
+            elif isinstance(event, Admitted):
+                self._on_admitted(event)
             elif isinstance(event, Rejected):
                 self._on_rejected(event)
             elif isinstance(event, Finished | Failed | Cancelled | Expired):
@@ -113,6 +121,10 @@ class EngineMetrics:
             instruments.time_to_first_token.observe(now - story.submitted_at)
         story.sequences[event.index] = SequenceTimes(now, now)
 
+    def _on_admitted(self, event: Admitted) -> None:
+        if event.clamped_max_tokens is not None:
+            self._of(self._stories[event.request_id].class_name).clamped.inc()
+
     def _on_started(self, event: Started) -> None:
         story = self._stories[event.request_id]
         if story.started:
@@ -121,6 +133,7 @@ class EngineMetrics:
         instruments = self._of(story.class_name)
         instruments.queue_time.observe(event.queued_s)
         instruments.prompt_tokens.inc(story.num_prompt_tokens)
+        instruments.cache_hits.inc(event.num_cached_tokens)
 
     def _on_sequence_finished(self, event: SequenceFinished) -> None:
         if event.reason is FinishReason.LENGTH:
@@ -158,6 +171,6 @@ class EngineMetrics:
     def _of(self, class_name: str) -> ClassInstruments:
         found = self._classes.get(class_name)
         if found is None:
-            found = ClassInstruments(self._requests, self._tokens, class_name)
+            found = ClassInstruments(self._requests, self._tokens, self._kv, class_name)
             self._classes[class_name] = found
         return found

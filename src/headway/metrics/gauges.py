@@ -13,7 +13,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from headway._version import __version__
-from headway.core.statistics import Statistics
+from headway.core.statistics import ClassStatistics, Statistics
 
 
 class StatisticsCollector(Collector):
@@ -43,13 +43,18 @@ class StatisticsCollector(Collector):
         )
         yield from _requests(now)
         yield from _sequences(now)
-        yield _blocks(now)
-        yield _gauge("headway_kv_usage_ratio", "Share of the KV blocks in use.", _usage(now))
-        yield CounterMetricFamily(
-            "headway_preemptions",
-            "Sequences that gave up their blocks.",
-            value=now.num_preemptions,
+        yield _blocks(
+            "headway_kv_blocks", "KV blocks, by state.", now.num_free_blocks, now.num_blocks
         )
+        yield _blocks(
+            "headway_swap_blocks",
+            "Blocks of the swap space, by state.",
+            now.num_free_swap_blocks,
+            now.num_swap_blocks,
+        )
+        yield _gauge("headway_kv_usage_ratio", "Share of the KV blocks in use.", _usage(now))
+        yield from _classes(now)
+        yield from _moves(now)
 
     def _aliases(self, now: Statistics) -> Iterator[Metric]:
         model = {"model_name": self._model_name}
@@ -112,11 +117,75 @@ def _gauge(name: str, meaning: str, value: float, **labels: str) -> Metric:
     return family
 
 
-def _blocks(now: Statistics) -> Metric:
-    family = GaugeMetricFamily("headway_kv_blocks", "KV blocks, by state.", labels=("state",))
-    family.add_metric(("free",), now.num_free_blocks)
-    family.add_metric(("used",), now.num_blocks - now.num_free_blocks)
+def _blocks(name: str, meaning: str, num_free: int, num_all: int) -> Metric:
+    family = GaugeMetricFamily(name, meaning, labels=("state",))
+    family.add_metric(("free",), num_free)
+    family.add_metric(("used",), num_all - num_free)
     return family
+
+
+def _classes(now: Statistics) -> Iterator[Metric]:
+    """What each class has and was served; their number is that of the configured ones."""
+    for name, meaning, value in _OF_CLASSES:
+        kind = CounterMetricFamily if name in _COUNTED else GaugeMetricFamily
+        family = kind(name, meaning, labels=("class",))
+        for each in now.classes:
+            family.add_metric((each.name,), value(each))
+        yield family
+
+
+def _moves(now: Statistics) -> Iterator[Metric]:
+    moved = CounterMetricFamily(
+        "headway_swapped_blocks",
+        "Blocks moved to the swap space (out) and back (in).",
+        labels=("direction",),
+    )
+    moved.add_metric(("out",), now.num_swapped_out_blocks)
+    moved.add_metric(("in",), now.num_swapped_in_blocks)
+    yield moved
+    yield CounterMetricFamily(
+        "headway_evicted_blocks",
+        "Blocks with reusable keys and values that were given to others.",
+        value=now.num_evicted_blocks,
+    )
+    yield CounterMetricFamily(
+        "headway_resumptions", "Preempted sequences that ran again.", value=now.num_resumed
+    )
+
+
+_OF_CLASSES: tuple[tuple[str, str, Callable[[ClassStatistics], int]], ...] = (
+    (
+        "headway_class_sequences_waiting",
+        "Sequences of a class that have not run yet.",
+        lambda each: each.num_waiting_sequences,
+    ),
+    (
+        "headway_class_sequences_held",
+        "Of the waiting sequences, those held back for a batch to fill.",
+        lambda each: each.num_held,
+    ),
+    (
+        "headway_class_sequences_running",
+        "Sequences of a class that hold a slot.",
+        lambda each: each.num_running,
+    ),
+    (
+        "headway_class_kv_blocks",
+        "KV blocks that the sequences of a class hold.",
+        lambda each: each.num_blocks,
+    ),
+    (
+        "headway_class_served_input_tokens",
+        "Prompt tokens computed for a class, for fairness; those found in the cache are not in it.",
+        lambda each: each.num_served_input_tokens,
+    ),
+    (
+        "headway_class_served_output_tokens",
+        "Output tokens computed for a class, for fairness.",
+        lambda each: each.num_served_output_tokens,
+    ),
+)
+_COUNTED = ("headway_class_served_input_tokens", "headway_class_served_output_tokens")
 
 
 def _usage(now: Statistics) -> float:

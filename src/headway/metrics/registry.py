@@ -15,6 +15,7 @@ from prometheus_client.metrics_core import Metric
 __all__ = [
     "CONTENT_TYPE",
     "HttpInstruments",
+    "KvInstruments",
     "OwnRegistry",
     "RequestInstruments",
     "StepInstruments",
@@ -78,12 +79,45 @@ class RequestInstruments:
             "From arrival until a request first ran, or left without having run.",
             "class",
         )
+        self.clamped = _counter(
+            registry,
+            "headway_clamped_requests",
+            "Requests that asked for more output tokens than their class allows.",
+            "class",
+        )
         self.request_duration = _times(
             registry,
             "headway_request_duration_seconds",
             "From the arrival of an admitted request to its end.",
             "class",
             "outcome",
+        )
+
+
+class KvInstruments:
+    """What sharing saves and preemption costs, by class."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.cache_hits = _counter(
+            registry,
+            "headway_prefix_cache_hit_tokens",
+            "Prompt tokens of requests that began to run whose keys and values were there already.",
+            "class",
+        )
+        self.preemptions = _counter(
+            registry,
+            "headway_preemptions",
+            "Sequences that gave up slot and blocks, by what became of their keys and values "
+            "(mode: recompute, swap) and for whom (cause: blocks, priority, share, head).",
+            "class",
+            "mode",
+            "cause",
+        )
+        self.lost_tokens = _counter(
+            registry,
+            "headway_preempted_tokens",
+            "Tokens of preempted sequences that must be computed again.",
+            "class",
         )
 
 

@@ -11,7 +11,7 @@ import re
 import secrets
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 from urllib.parse import quote
 
@@ -54,6 +54,7 @@ class Record:
         status: of the response; 0 before it starts.
         reason: the code of the error, or why nobody got an answer; empty if all went well.
         streams: the text streams that were submitted for it.
+        headers: what the response's headers say beside, whatever it turns out to be.
     """
 
     request_id: str
@@ -62,6 +63,7 @@ class Record:
     status: int = 0
     reason: str = ""
     streams: Sequence[TextStream] = ()
+    headers: dict[str, str] = field(default_factory=dict)
 
     def echo(self, request_id: str | None) -> None:
         """Take the id that stands in the body, where the header has none."""
@@ -107,7 +109,7 @@ class Access:
         self._logs_all = logs_all
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve, add the header ``X-Request-Id``, and report."""
+        """Serve, add ``X-Request-Id`` and the record's headers, and report."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -116,7 +118,8 @@ class Access:
         async def send_with_id(message: Message) -> None:
             if message["type"] == "http.response.start":
                 record.status = message["status"]
-                MutableHeaders(scope=message)["x-request-id"] = record.request_id
+                headers = MutableHeaders(scope=message)
+                headers.update({**record.headers, "x-request-id": record.request_id})
             await send(message)
 
         started_s = time.perf_counter()

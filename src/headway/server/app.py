@@ -12,11 +12,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from headway.config.settings import ServerSettings
+from headway.config import Settings
 from headway.errors import HeadwayError
-from headway.generation.generator import Generator, Terms
+from headway.generation.generator import Generator
 from headway.server.access import Access
-from headway.server.auth import ApiKeys
+from headway.server.auth import ApiKeys, tenants_by_key
 from headway.server.endpoint import JsonEndpoint
 from headway.server.errors import (
     error_response,
@@ -25,6 +25,7 @@ from headway.server.errors import (
     problem_of,
 )
 from headway.server.front import EngineView, Front, MetricsSource
+from headway.server.placement import Placement
 from headway.server.requests import (
     ChatRequest,
     CompletionRequest,
@@ -64,8 +65,7 @@ def create_app(
     generators: Mapping[str, Generator],
     engine: EngineView,
     metrics: MetricsSource,
-    settings: ServerSettings,
-    terms: Terms,
+    settings: Settings,
 ) -> ASGIApp:
     """Build the application.
 
@@ -73,10 +73,11 @@ def create_app(
         generators: the served models by name; the first also serves requests that name none.
         engine: what the health endpoints look at.
         metrics: what ``/metrics`` renders; HTTP requests are counted there.
-        settings: limits, keys and time-outs of the HTTP side.
-        terms: class and deadlines of all requests.
+        settings: limits, keys and time-outs of the HTTP side; classes and tenants.
     """
-    front = Front(generators, engine, metrics, settings, terms, int(time.time()))
+    server = settings.server
+    placement = Placement(settings)
+    front = Front(generators, engine, metrics, server, placement, int(time.time()))
 
     async def on_headway_error(request: Request, error: Exception) -> Response:
         assert isinstance(error, HeadwayError)
@@ -91,6 +92,7 @@ def create_app(
     starlette = Starlette(routes=routes, exception_handlers=handlers)
     starlette.router.redirect_slashes = False  # a path with a slash too much does not exist
     app: ASGIApp = starlette
-    if settings.api_key:
-        app = ApiKeys(app, settings.api_key)
-    return Access(app, metrics, [route.path for route in routes], settings.access_log)
+    tenants = tenants_by_key(settings)
+    if tenants:
+        app = ApiKeys(app, tenants)
+    return Access(app, metrics, [route.path for route in routes], server.access_log)

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Generic, TypeVar
 
 import msgspec
 from starlette.types import Receive, Scope, Send
 
-from headway.config.settings import ServerSettings
+from headway.config import ServerSettings
+from headway.generation.stream import TextStream
+from headway.generation.terms import Terms
 from headway.server.access import record_of
 from headway.server.body import ClientGoneError, decode, read_body
 from headway.server.disconnect import run_while_connected
 from headway.server.front import Front
+from headway.server.placement import CLASS_HEADER, Placement
+from headway.server.requests import GenerationRequest
 from headway.server.sse import ClientStalledError, send_within
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -21,19 +25,41 @@ T = TypeVar("T", bound=msgspec.Struct)
 #: Time in which the body of a request must have arrived.
 BODY_TIMEOUT_S = 60.0
 
+#: The header that says to how many output tokens the class cuts an answer.
+CLAMP_HEADER = "x-headway-max-tokens"
+
 #: Key of an ASGI extension (see :mod:`headway.server.protocol`) that resets the connection.
 ABORT_EXTENSION = "headway.abort"
 
 
 class Exchange:
-    """One request and the way back to its client."""
+    """One request and the way back to its client. ``class_name`` is known once it is placed."""
 
     def __init__(self, scope: Scope, send: Send, settings: ServerSettings) -> None:
         self.scope = scope
         self.record = record_of(scope)
+        self.class_name = ""
         self.send = send
         self.stall_timeout_s = settings.stream_stall_timeout_s
         self.keep_alive_s = settings.sse_keep_alive_s
+
+    def place(self, placement: Placement, request: GenerationRequest) -> Terms:
+        """Return the terms of the request, and name its class in whatever is answered.
+
+        Raises:
+            RequestError: it names a class that does not exist, or a value means nothing.
+        """
+        terms = placement.terms(self.scope, request)
+        self.class_name = placement.class_of(terms)
+        self.record.headers[CLASS_HEADER] = self.class_name
+        return terms
+
+    def report_clamp(self, streams: Iterable[TextStream]) -> None:
+        """Say in the response's headers to how many output tokens the class cuts the answers."""
+        each = (stream.clamped_max_tokens for stream in streams)
+        clamps = [clamp for clamp in each if clamp is not None]
+        if clamps:
+            self.record.headers[CLAMP_HEADER] = str(min(clamps))
 
     async def respond(self, body: bytes) -> None:
         """Send a whole JSON response.

@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
-from starlette.types import Scope
-
 from headway._version import __version__
-from headway.config.settings import ServerSettings
+from headway.config import ServerSettings
 from headway.errors import RequestError
-from headway.generation.generator import Generator, Terms
+from headway.generation.generator import Generator
 from headway.server.access import RequestCounter
 from headway.server.errors import shorten
-
-#: Where the authentication leaves the tenant in the ASGI scope.
-TENANT_KEY = "headway.tenant"
-
-#: The service tier that answers report: there is only one.
-SERVICE_TIER = "default"
+from headway.server.placement import Placement
 
 #: Tells clients which software produced an answer.
 FINGERPRINT = f"headway-{__version__}"
@@ -96,7 +89,7 @@ class MetricsSource(RequestCounter, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Front:
-    """The models by name (the first is the default), the engine, settings, and terms of service.
+    """The models by name (the first is the default), the engine, settings, and classes.
 
     ``created`` is the time of start in Unix seconds.
     """
@@ -105,7 +98,7 @@ class Front:
     engine: EngineView
     metrics: MetricsSource
     settings: ServerSettings
-    terms: Terms
+    placement: Placement
     created: int
 
     def model(self, name: str | None) -> tuple[str, Generator]:
@@ -122,7 +115,3 @@ class Front:
             message = f"The model '{shorten(name, 100)}' does not exist. Served: {served}."
             raise RequestError(message, param="model", code="model_not_found", status=404)
         return name, generator
-
-    def terms_for(self, scope: Scope) -> Terms:
-        """Return the terms on which a client's request is served: those of all, and its tenant."""
-        return replace(self.terms, tenant=scope.get(TENANT_KEY, ""))

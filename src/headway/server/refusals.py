@@ -28,8 +28,6 @@ MAX_OFF_BYTES = 64
 
 #: For each refused field the values that mean "off", beside null.
 GENERATION: Mapping[str, tuple[Any, ...]] = {
-    "service_tier": ("auto", "default"),
-    "priority": (0,),
     "store": (False,),
     "response_format": ({"type": "text"},),
     "structured_outputs": (),
@@ -43,7 +41,6 @@ GENERATION: Mapping[str, tuple[Any, ...]] = {
     "truncation_side": (),
     "return_tokens_as_token_ids": (False,),
     "stream_interval": (1,),
-    "cache_salt": (),
     "kv_transfer_params": (),
     "vllm_xargs": (),
     "repetition_detection": (),

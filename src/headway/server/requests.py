@@ -59,6 +59,12 @@ class GenerationRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True
     add_special_tokens: bool | None = None
     request_id: str | None = None
 
+    # who goes first: OpenAI's, vLLM's, Headway's own
+    service_tier: str | None = None
+    priority: int | None = None
+    cache_salt: str | None = None
+    expected_output_tokens: int | None = None
+
     # hints
     user: str | None = None
     metadata: Container = NOTHING
@@ -69,8 +75,6 @@ class GenerationRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True
     session_id: str | None = None
 
     # refused, unless they ask for nothing
-    service_tier: Refused = NOTHING
-    priority: Refused = NOTHING
     store: Refused = NOTHING
     response_format: Refused = NOTHING
     structured_outputs: Refused = NOTHING
@@ -84,7 +88,6 @@ class GenerationRequest(msgspec.Struct, forbid_unknown_fields=True, kw_only=True
     truncation_side: Refused = NOTHING
     return_tokens_as_token_ids: Refused = NOTHING
     stream_interval: Refused = NOTHING
-    cache_salt: Refused = NOTHING
     kv_transfer_params: Refused = NOTHING
     vllm_xargs: Refused = NOTHING
     repetition_detection: Refused = NOTHING

@@ -13,18 +13,26 @@ from msgspec import UNSET, UnsetType
 from headway.generation.stream import Usage
 
 
+class PromptTokensDetails(msgspec.Struct, frozen=True):
+    """How much of the prompts was not computed, since its keys and values were there already."""
+
+    cached_tokens: int
+
+
 class WireUsage(msgspec.Struct, frozen=True):
     """Token counts of the whole call; the prompt of several choices counts once."""
 
     prompt_tokens: int
     completion_tokens: int
     total_tokens: int
+    prompt_tokens_details: PromptTokensDetails
 
 
 def wire_usage(usage: Usage) -> WireUsage:
     """Return token counts as they are sent."""
     total = usage.num_prompt_tokens + usage.num_completion_tokens
-    return WireUsage(usage.num_prompt_tokens, usage.num_completion_tokens, total)
+    details = PromptTokensDetails(usage.num_cached_tokens)
+    return WireUsage(usage.num_prompt_tokens, usage.num_completion_tokens, total, details)
 
 
 class TopLogprob(msgspec.Struct, frozen=True):

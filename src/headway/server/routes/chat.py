@@ -18,7 +18,7 @@ from headway.generation.stream import TextStream, Usage
 from headway.server.answers import send_answer
 from headway.server.disconnect import abandoning
 from headway.server.endpoint import Exchange
-from headway.server.front import FINGERPRINT, SERVICE_TIER, Front
+from headway.server.front import FINGERPRINT, Front
 from headway.server.logprobs import chat_logprobs, prompt_logprobs
 from headway.server.params import chat_params, template_messages
 from headway.server.refusals import check_chat
@@ -40,10 +40,16 @@ class ChatFormat:
     """Writes the answers to one chat request."""
 
     def __init__(
-        self, request: ChatRequest, params: GenerationParams, model: str, stream: TextStream
+        self,
+        request: ChatRequest,
+        params: GenerationParams,
+        model: str,
+        class_name: str,
+        stream: TextStream,
     ) -> None:
         self._params = params
         self._model = model
+        self._class_name = class_name
         self._stream = stream
         self._id = f"chatcmpl-{secrets.token_hex(16)}"
         self._created = int(time.time())
@@ -76,7 +82,7 @@ class ChatFormat:
             model=self._model,
             choices=[self._choice(choice) for choice in choices],
             usage=wire_usage(usage),
-            service_tier=SERVICE_TIER,
+            service_tier=self._class_name,
             system_fingerprint=FINGERPRINT,
             prompt_token_ids=self._prompt_ids(),
             prompt_logprobs=prompt_logprobs(self._stream.prompt_scores) if wants_scores else UNSET,
@@ -131,7 +137,7 @@ class ChatFormat:
             created=self._created,
             model=self._model,
             choices=choices,
-            service_tier=SERVICE_TIER,
+            service_tier=self._class_name,
             system_fingerprint=FINGERPRINT,
             usage=usage if self._wants_usage else UNSET,
             prompt_token_ids=prompt_ids,
@@ -177,12 +183,13 @@ async def answer_chat(front: Front, request: ChatRequest, exchange: Exchange) ->
     model, generator = front.model(request.model)
     check_chat(request)
     params = chat_params(request)
-    terms = front.terms_for(exchange.scope)
+    terms = exchange.place(front.placement, request)
     prompt = await encode_messages(generator, request.messages, request)
     async with abandoning() as streams:
         exchange.record.streams = streams
         stream = await generator.generate(prompt, params, terms=terms, param="messages")
         streams.append(stream)
-        wire = ChatFormat(request, params, model, stream)
+        exchange.report_clamp(streams)
+        wire = ChatFormat(request, params, model, exchange.class_name, stream)
         as_events = bool(request.stream)
         await send_answer(streams, wire, exchange, as_events=as_events)

@@ -12,15 +12,16 @@ from msgspec import UNSET
 
 from headway.core.events import FinishReason
 from headway.generation.collect import Choice
-from headway.generation.generator import COMPLETION_MAX_TOKENS, Generator, Terms
+from headway.generation.generator import COMPLETION_MAX_TOKENS, Generator
 from headway.generation.params import GenerationParams, refuse
 from headway.generation.scores import Scorer, text_offsets
 from headway.generation.sequence_text import TextDelta
 from headway.generation.stream import TextStream, Usage
+from headway.generation.terms import Terms
 from headway.server.answers import send_answer
 from headway.server.disconnect import abandoning
 from headway.server.endpoint import Exchange
-from headway.server.front import FINGERPRINT, SERVICE_TIER, Front
+from headway.server.front import FINGERPRINT, Front
 from headway.server.logprobs import completion_logprobs, echo_logprobs, join, prompt_logprobs
 from headway.server.params import MAX_CHOICES, Prompt, completion_params, prompts_of
 from headway.server.refusals import check_completion
@@ -54,11 +55,13 @@ class CompletionFormat:
         request: CompletionRequest,
         params: GenerationParams,
         model: str,
+        class_name: str,
         generator: Generator,
         prompts: Sequence[PromptView],
     ) -> None:
         self._params = params
         self._model = model
+        self._class_name = class_name
         self._tokenizer = generator.tokenizer
         self._prompts = prompts
         self._id = f"cmpl-{secrets.token_hex(16)}"
@@ -85,7 +88,7 @@ class CompletionFormat:
             created=self._created,
             model=self._model,
             choices=[self._whole_choice(choice) for choice in choices],
-            service_tier=SERVICE_TIER,
+            service_tier=self._class_name,
             system_fingerprint=FINGERPRINT,
             usage=wire_usage(usage),
         )
@@ -159,7 +162,7 @@ class CompletionFormat:
             created=self._created,
             model=self._model,
             choices=choices,
-            service_tier=SERVICE_TIER,
+            service_tier=self._class_name,
             system_fingerprint=FINGERPRINT,
             usage=usage if self._wants_usage else UNSET,
         )
@@ -247,7 +250,7 @@ async def answer_completion(front: Front, request: CompletionRequest, exchange: 
     model, generator = front.model(request.model)
     check_completion(request)
     params = completion_params(request)
-    terms = front.terms_for(exchange.scope)
+    terms = exchange.place(front.placement, request)
     prompts = prompts_of(request, generator.max_model_len)
     if len(prompts) * params.n > MAX_CHOICES:
         refuse("n", f"prompts times n must not exceed {MAX_CHOICES}.")
@@ -255,10 +258,11 @@ async def answer_completion(front: Front, request: CompletionRequest, exchange: 
     async with abandoning() as streams:
         exchange.record.streams = streams
         await _submit_all(generator, encoded, params, terms, streams)
+        exchange.report_clamp(streams)
         views = [
             _view(generator, prompt, stream, params, request)
             for prompt, stream in zip(prompts, streams, strict=True)
         ]
-        wire = CompletionFormat(request, params, model, generator, views)
+        wire = CompletionFormat(request, params, model, exchange.class_name, generator, views)
         as_events = bool(request.stream)
         await send_answer(streams, wire, exchange, as_events=as_events)

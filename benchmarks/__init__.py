@@ -1,0 +1,1 @@
+"""Measurements and demonstrations: ``python -m benchmarks.NAME [--json]``, from the repository."""

@@ -1,0 +1,1 @@
+"""What each knob does, turned alone: scenarios, measures, the knobs, and the document of them."""

@@ -1,0 +1,202 @@
+"""Starts and resumes waiting sequences: who goes first, who may pass, who must wait.
+
+Between classes the weighted service decides, or with ``priority`` and ``slo`` the keys; a class
+below its minimum share goes before all. Inside a class its queue decides.
+
+A sequence that goes first but lacks blocks is *blocked*. Others may start before it a bounded
+number of times, on blocks *borrowed* from it: they are preempted as soon as it can start with
+these, so it never starts later than it would have without them.
+"""
+
+from __future__ import annotations
+
+from headway.core.accounts import ClassAccount
+from headway.core.draft import StepDraft
+from headway.core.limits import Batching, SchedulerLimits
+from headway.core.policy import Policies
+from headway.core.sequence import Sequence
+from headway.core.slots import Slots
+from headway.core.starting import Starting, Verdict
+from headway.core.work import Work
+
+_MAX_SKIPPED = 32
+"""So many sequences that can't start are looked at in a step, and none behind them."""
+
+_MAX_DEMOTED = 1024
+"""So many late sequences are put back in a step, unless nothing else is to do."""
+
+
+class Admission:
+    """Decides who starts in a step."""
+
+    def __init__(
+        self,
+        work: Work,
+        limits: SchedulerLimits,
+        policies: Policies,
+        slots: Slots,
+        starting: Starting,
+    ) -> None:
+        self._work = work
+        self._limits = limits
+        self._policies = policies
+        self._slots = slots
+        self._starting = starting
+        self._accounts = tuple(work.accounts.values())
+        self._reserving = tuple(a for a in self._accounts if a.has_reservation)
+        self._blocked: list[Sequence] = []  # who lacked blocks when last looked at
+
+    # ---------------------------------------------------------------- whose turn it is
+
+    def run(self, draft: StepDraft, now: float, ahead_of: Sequence | None = None) -> None:
+        """Start waiting sequences while slots, budget and blocks last.
+
+        With ``ahead_of`` only those start that go before that running prefill.
+        A step that had to preempt admits nobody: the blocks are needed by those who run.
+        """
+        accounts = self.open_accounts(now)
+        if draft.has_preempted or not self._is_worth_while(accounts, draft):
+            return
+        self._start_from(accounts, draft, now, ahead_of)
+
+    def _is_worth_while(self, accounts: list[ClassAccount], draft: StepDraft) -> bool:
+        """Whether a slot is free, or somebody may be displaced; else nobody need be asked."""
+        if self._slots.num_free > 0:
+            return True
+        heads = (account.queue.peek() for account in accounts)
+        return any(head and self._starting.may_displace(head, draft.turn) for head in heads)
+
+    def open_accounts(self, now: float) -> list[ClassAccount]:
+        """Return the classes with work that is not held back; holds that are over end."""
+        for account in self._accounts:
+            account.has_share_full = False
+        if any(len(account.hold) for account in self._accounts) and self._is_batch_full():
+            for account in self._accounts:
+                account.hold.release()
+        return [account for account in self._accounts if self._is_open(account, now)]
+
+    def run_reserved(self, draft: StepDraft, now: float) -> None:
+        """Start the work of classes with reserved capacity, all of it: a token each at least."""
+        while num_waiting := self.num_waiting_reserved:
+            sequence = self._first([a for a in self._reserving if len(a.queue)])
+            draft.withheld = num_waiting - 1
+            if sequence is None or self._try(draft, sequence, [], now) is not Verdict.STARTED:
+                break
+        draft.withheld = 0
+
+    @property
+    def num_waiting_reserved(self) -> int:
+        """Sequences that start in the next step, whatever else is in it."""
+        return sum(len(account.queue) for account in self._reserving)
+
+    def run_batch(self, draft: StepDraft, now: float) -> None:
+        """Start a static batch, of all classes, when it is full or somebody's wait is over."""
+        num_waiting = sum(len(account.queue) for account in self._accounts)
+        is_full = num_waiting >= self._limits.max_num_seqs
+        if not is_full and not any(self._is_open(account, now) for account in self._accounts):
+            return
+        for account in self._accounts:
+            account.hold.release()
+        self.run(draft, now)
+
+    def first(self) -> Sequence | None:
+        """Return who would go first now, holds aside."""
+        return self._first([a for a in self._accounts if len(a.queue)])
+
+    def is_first_blocked(self, account: ClassAccount | None = None) -> bool:
+        """Whether who goes first, in all or in one class, lacks blocks: then slots help nobody."""
+        sequence = self.first() if account is None else account.queue.peek()
+        if sequence is None:
+            return False
+        return self._starting.lacks_blocks(sequence)
+
+    def _is_batch_full(self) -> bool:
+        """Whether as many wait, held or not, as there are slots for them; none at all is full."""
+        slots = self._slots
+        num_startable = sum(
+            min(account.num_waiting_sequences, max(slots.free_for(account), 0))
+            for account in self._accounts
+            if account.num_waiting_sequences
+        )
+        return num_startable >= slots.num_free
+
+    def _is_open(self, account: ClassAccount, now: float) -> bool:
+        return len(account.queue) > 0 and account.hold.is_open(now, len(account.queue))
+
+    def _start_from(
+        self,
+        accounts: list[ClassAccount],
+        draft: StepDraft,
+        now: float,
+        ahead_of: Sequence | None = None,
+    ) -> None:
+        blocked: list[Sequence] = []
+        held: list[Sequence] = []
+        num_demoted = 0
+        while draft.budget > draft.withheld and len(blocked) + len(held) < _MAX_SKIPPED:
+            sequence = self._first(accounts)
+            if sequence is None or (ahead_of and not self._policies.precedes(sequence, ahead_of)):
+                break
+            if self._policies.is_too_late(sequence, now):
+                if num_demoted >= _MAX_DEMOTED and self._work.running:
+                    break
+                num_demoted += 1
+                self._demote(sequence)
+                continue
+            verdict = self._try(draft, sequence, blocked, now)
+            if verdict in (Verdict.BLOCKED, Verdict.HELD):
+                (blocked if verdict is Verdict.BLOCKED else held).append(sequence)
+                sequence.account.queue.remove(sequence)
+            elif verdict is Verdict.CLASS_FULL:
+                accounts.remove(sequence.account)
+            elif verdict is Verdict.STEP_FULL:
+                break
+        for sequence in blocked + held:
+            sequence.account.queue.put_back(sequence)
+        self._blocked = blocked
+
+    def _first(self, accounts: list[ClassAccount]) -> Sequence | None:
+        if len(accounts) == 1:
+            return accounts[0].queue.peek()
+        heads = [head for head in (a.queue.peek() for a in accounts) if head is not None]
+        return min(heads, key=self._turn, default=None)
+
+    def _turn(self, head: Sequence) -> tuple[float, ...]:
+        account = head.account
+        by_keys = self._policies.compares_classes
+        place = head.cross_key if by_keys else account.service.virtual
+        return (not self._slots.is_entitled(account), place, head.sequence_id)
+
+    def _demote(self, sequence: Sequence) -> None:
+        queue = sequence.account.queue
+        queue.remove(sequence)
+        self._policies.demote(sequence)
+        queue.put_back(sequence)
+
+    # ---------------------------------------------------------------- who may pass
+
+    def _try(
+        self, draft: StepDraft, sequence: Sequence, blocked: list[Sequence], now: float
+    ) -> Verdict:
+        account = sequence.account
+        if account.has_reservation:
+            return self._starting.attempt(draft, sequence, (), now)
+        passed = tuple(blocked)
+        if account.is_below_minimum and self._work.running:
+            # its turn comes first, so it passes also whoever was blocked when last looked at
+            before = (s for s in self._blocked if s.account is not account and s.is_waiting)
+            passed += tuple(s for s in before if s not in blocked)
+        if passed and not self._may_pass(sequence, passed):
+            return Verdict.CLASS_FULL if account.is_below_minimum else Verdict.STEP_FULL
+        return self._starting.attempt(draft, sequence, passed, now)
+
+    def _may_pass(self, sequence: Sequence, blocked: tuple[Sequence, ...]) -> bool:
+        """Whether everybody may be passed once more, by one that can give its blocks back.
+
+        The members of a static batch can't, so there nobody is passed.
+        """
+        if self._limits.batching is Batching.STATIC:
+            return False
+        most = self._limits.max_passes
+        can_give_back = sequence.num_preemptions < self._limits.max_preemptions
+        return can_give_back and all(s.num_passed < most for s in blocked)
