@@ -126,8 +126,10 @@ class ClassAccount:
         """Slots that nobody else may take: reserved, or due to its minimum share."""
         if self.has_share_full:
             return 0
-        due = min(self.min_running, self.num_running + len(self.queue))
-        return max(self.settings.reserved_slots, due) - self.num_running
+        due = self.settings.reserved_slots
+        if self.min_running:
+            due = max(due, min(self.min_running, self.num_running + len(self.queue)))
+        return due - self.num_running
 
     @property
     def num_unused_blocks(self) -> int:
@@ -169,8 +171,9 @@ class ClassAccount:
     @property
     def is_below_minimum(self) -> bool:
         """Whether it has work and less than its minimum share of the slots."""
-        has_work = len(self.queue) > 0 and not self.has_share_full
-        return has_work and self.num_running < self.min_running
+        if self.num_running >= self.min_running or self.has_share_full:
+            return False
+        return len(self.queue) > 0
 
 
 def _floor(number: float) -> int:

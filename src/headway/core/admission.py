@@ -158,8 +158,16 @@ class Admission:
     def _first(self, accounts: list[ClassAccount]) -> Sequence | None:
         if len(accounts) == 1:
             return accounts[0].queue.peek()
-        heads = [head for head in (a.queue.peek() for a in accounts) if head is not None]
-        return min(heads, key=self._turn, default=None)
+        best: Sequence | None = None
+        best_turn: tuple[float, ...] = ()
+        for account in accounts:
+            head = account.queue.peek()
+            if head is None:
+                continue
+            turn = self._turn(head)
+            if best is None or turn < best_turn:
+                best, best_turn = head, turn
+        return best
 
     def _turn(self, head: Sequence) -> tuple[float, ...]:
         account = head.account

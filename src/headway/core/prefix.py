@@ -215,7 +215,7 @@ class PrefixCache:
     def __init__(self, pool: BlockPool) -> None:
         self._pool = pool
         self._block_ids: dict[bytes, int] = {}
-        self._entries: dict[int, _Entry] = {}
+        self._entries: list[_Entry | None] = [None] * pool.num_blocks
         #: by parent: blocks that follow it, the most recent one last
         self._candidates: dict[bytes, list[int]] = {}
         pool.on_evictions = self._forget_all
@@ -259,7 +259,7 @@ class PrefixCache:
             if key is None or parent is None:
                 break
             if key not in known:
-                if block_id in entries:
+                if entries[block_id] is not None:
                     raise InvariantError(f"block {block_id} has content, so it can't be rewritten")
                 self._pool.keep(block_id)
                 known[key] = block_id
@@ -281,19 +281,22 @@ class PrefixCache:
 
     def forget(self, block_id: int) -> None:
         """Forget what the block holds, as when its step was lost; no error if that is unknown."""
-        if block_id in self._entries:
+        if self._entries[block_id] is not None:
             self._forget_all((block_id,))
             self._pool.drop(block_id)
 
     def known_ids(self) -> tuple[int, ...]:
         """Return the blocks with known content, for :mod:`headway.core.invariants`."""
-        return tuple(self._entries)
+        return tuple(self._block_ids.values())
 
     def _forget_all(self, block_ids: Iterable[int]) -> None:
         """Forget blocks that are known, as when they are evicted."""
         entries, known, candidates = self._entries, self._block_ids, self._candidates
         for block_id in block_ids:
-            key, parent, _ = entries.pop(block_id)
+            entry = entries[block_id]
+            assert entry is not None  # only known blocks are kept, and only kept ones evicted
+            key, parent, _ = entry
+            entries[block_id] = None
             del known[key]
             siblings = candidates.get(parent)
             if siblings is None or block_id not in siblings:
@@ -314,9 +317,13 @@ class PrefixCache:
         if candidates is None:
             return None
         tokens = chain.tokens(index)[:room]
-        best, best_length = None, 0
+        best, best_length, entries = None, 0, self._entries
         for block_id in reversed(candidates):
-            length = _num_equal(tokens, self._entries[block_id][2])
+            entry = entries[block_id]
+            # most often the first tokens differ: all prompts have the same root
+            if entry is None or entry[2][0] != tokens[0]:
+                continue
+            length = _num_equal(tokens, entry[2])
             if length > best_length:
                 best, best_length = block_id, length
         return (best, best_length) if best is not None else None
