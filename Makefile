@@ -6,13 +6,15 @@ VENV := .venv
 RUN := $(VENV)/bin/python -m
 PIP := $(RUN) pip --disable-pip-version-check
 DECLARED := pyproject.toml constraints.txt src/headway/_version.py
+# The kernels are compiled when the package is installed, also from a checkout.
+NATIVE := CMakeLists.txt $(shell find native -type f)
 
 # A stamp is the date of an installation, so that nothing is done twice.
 CREATED := $(VENV)/.created
 CAN_SERVE := $(VENV)/.can-serve
 CAN_TEST := $(VENV)/.can-test
 
-.PHONY: help install serve test check format docs clean
+.PHONY: help install serve test check format docs sanitize clean
 .DEFAULT_GOAL := help
 
 help:
@@ -22,6 +24,7 @@ help:
 	@echo "make check               format, lint, types, import contracts"
 	@echo "make format              format the code and sort its imports"
 	@echo "make docs                renew the generated tables in docs/"
+	@echo "make sanitize            the tests of the kernels under the sanitizers"
 	@echo "make clean               remove $(VENV) and all caches"
 
 install: $(CAN_TEST)
@@ -45,6 +48,10 @@ format: $(CAN_TEST)
 docs: $(CAN_TEST)
 	$(VENV)/bin/python scripts/reference_docs.py
 
+# The kernels' tests under the sanitizers of gcc.
+sanitize: $(CAN_TEST)
+	scripts/sanitize.sh $(VENV)
+
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -58,11 +65,11 @@ $(CREATED):
 	$(PYTHON) -m venv --clear $(VENV)
 	@touch $@
 
-$(CAN_SERVE): $(DECLARED) $(CREATED)
+$(CAN_SERVE): $(DECLARED) $(NATIVE) $(CREATED)
 	$(PIP) install --constraint constraints.txt --editable '.[torch,hub]'
 	@touch $@
 
 # Whoever can test can serve.
-$(CAN_TEST): $(DECLARED) $(CREATED)
+$(CAN_TEST): $(DECLARED) $(NATIVE) $(CREATED)
 	$(PIP) install --constraint constraints.txt --editable '.[torch,hub,dev]'
 	@touch $(CAN_SERVE) $@

@@ -182,7 +182,7 @@ def _num_blocks(settings: Settings, config: ModelConfig, max_model_len: int) -> 
     kv = settings.kv
     if kv.num_blocks is not None:
         return kv.num_blocks
-    num_bytes = kv_bytes_per_block(config, kv.block_size, settings.model.dtype)
+    num_bytes = kv_bytes_per_block(config, kv.block_size, _kv_dtype(settings))
     if kv.capacity_bytes is not None:
         if kv.capacity_bytes < num_bytes:
             raise ConfigError(
@@ -202,10 +202,14 @@ def _num_blocks(settings: Settings, config: ModelConfig, max_model_len: int) -> 
 
 def _num_swap_blocks(settings: Settings, config: ModelConfig) -> int:
     wanted = settings.kv.swap_space_bytes
-    num_bytes = kv_bytes_per_block(config, settings.kv.block_size, settings.model.dtype)
+    num_bytes = kv_bytes_per_block(config, settings.kv.block_size, _kv_dtype(settings))
     if 0 < wanted < num_bytes:
         raise ConfigError(f"kv.swap_space_bytes ({wanted}) is less than one block ({num_bytes})")
     return wanted // num_bytes
+
+
+def _kv_dtype(settings: Settings) -> str:
+    return settings.kv.dtype if settings.model.executor == "cpu" else settings.model.dtype
 
 
 def kv_bytes_per_block(config: ModelConfig, block_size: int, dtype: str) -> int:
@@ -226,7 +230,15 @@ def _weight_bytes(settings: Settings, config: ModelConfig) -> int:
     attention = 2 * config.head_dim * (config.num_heads + config.num_kv_heads)
     layer = config.hidden_size * (attention + 3 * config.intermediate_size)
     embeddings = (1 if config.tie_word_embeddings else 2) * config.vocab_size * config.hidden_size
-    return (config.num_layers * layer + embeddings) * _BYTES_PER_ELEMENT[settings.model.dtype]
+    return (config.num_layers * layer + embeddings) * _bytes_per_weight(settings)
+
+
+def _bytes_per_weight(settings: Settings) -> int:
+    """Return the bytes of a weight in memory; of a file's own precision no more than these."""
+    model = settings.model
+    if model.executor != "cpu":
+        return _BYTES_PER_ELEMENT[model.dtype]
+    return {"float32": 4, "bfloat16": 2, "int8": 2, "auto": 4}[model.quantization]
 
 
 def available_memory_bytes() -> int:
@@ -295,6 +307,20 @@ def _torch_executor(
     )
 
 
+def _cpu_executor(settings: Settings, checkpoint: Checkpoint, limits: SchedulerLimits) -> Executor:
+    from headway.executors.cpu import CpuExecutor
+
+    return CpuExecutor(
+        checkpoint,
+        num_blocks=limits.num_blocks,
+        block_size=limits.block_size,
+        num_swap_blocks=limits.num_swap_blocks,
+        quantization=settings.model.quantization,
+        kv_dtype=settings.kv.dtype,
+        num_threads=settings.model.num_threads,
+    )
+
+
 def _simulated_executor(
     settings: Settings, checkpoint: Checkpoint, limits: SchedulerLimits
 ) -> Executor:
@@ -310,5 +336,6 @@ def _simulated_executor(
 
 _EXECUTORS: Mapping[str, Callable[[Settings, Checkpoint, SchedulerLimits], Executor]] = {
     "torch": _torch_executor,
+    "cpu": _cpu_executor,
     "simulated": _simulated_executor,
 }

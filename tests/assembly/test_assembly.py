@@ -36,6 +36,13 @@ def test_the_pool_is_as_large_as_was_said() -> None:
     assert limits(kv__capacity_bytes=10 * BLOCK_BYTES + 1).num_blocks == 10
 
 
+def test_the_cpu_executor_has_a_type_of_kv_of_its_own() -> None:
+    wanted = 10 * BLOCK_BYTES
+    assert limits(model__executor="cpu", kv__capacity_bytes=wanted).num_blocks == 20
+    of_float = limits(model__executor="cpu", kv__dtype="float32", kv__capacity_bytes=wanted)
+    assert of_float.num_blocks == 10
+
+
 def test_the_pool_is_never_larger_than_could_be_used() -> None:
     found = limits(scheduler__max_num_seqs=3)
     assert found.num_blocks == 3 * -(-CONFIG.max_position_embeddings // 16)

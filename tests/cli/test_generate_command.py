@@ -116,9 +116,12 @@ def test_the_prompt(model: Path, arguments: tuple[str, ...], prompt: str) -> Non
 
 
 @pytest.mark.slow
-def test_the_capital_of_france(smollm2_gguf: Path) -> None:
-    pytest.importorskip("torch")
-    flags = ("--temperature", "0", "--num-blocks", "64", "--max-tokens", "20")
+@pytest.mark.parametrize("flags", [("torch",), ("cpu", "--quantization", "bfloat16")])
+def test_the_capital_of_france(smollm2_gguf: Path, flags: tuple[str, ...]) -> None:
+    if flags[0] == "torch":
+        pytest.importorskip("torch")
+    flags = ("--executor", *flags)
+    flags += ("--temperature", "0", "--num-blocks", "64", "--max-tokens", "20")
     done = run(smollm2_gguf, "What is the capital of France?", *flags)
     assert done.returncode == 0, done.stderr
     assert b"Paris" in done.stdout

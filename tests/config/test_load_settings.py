@@ -156,7 +156,11 @@ def test_unreadable_files(tmp_path: Path) -> None:
         ("HEADWAY_SERVER_PORT", "9" * 5000, "must be an integer"),
         ("HEADWAY_KV_CAPACITY_BYTES", "2GB", 'such as "2GiB"'),
         ("HEADWAY_SCHEDULER_QUEUE_TIMEOUT_S", "nan", "must be a number above 0"),
-        ("HEADWAY_MODEL_EXECUTOR", "cpu", 'not supported yet; must be one of "torch", "simulated"'),
+        (
+            "HEADWAY_MODEL_EXECUTOR",
+            "replay",
+            'not supported yet; must be one of "torch", "cpu", "simulated"',
+        ),
         ("HEADWAY_MODEL_PATH", "\udcff", "must be valid Unicode"),
     ],
 )

@@ -69,6 +69,43 @@ def _torch(dtype: Any) -> Subject:
     return Subject(f"torch-{dtype}", make, spoil, scores=True)
 
 
+def _cpu(name: str, storage: str, **options: Any) -> Subject:
+    def make() -> Executor:
+        pytest.importorskip("headway.kernels._native", reason="the native kernels are not built")
+        from headway.executors.cpu import CpuExecutor
+        from headway.testing.tiny_models import tiny_checkpoint, tiny_config
+
+        return CpuExecutor(
+            tiny_checkpoint(tiny_config(vocab_size=VOCAB), storage=storage),
+            num_blocks=NUM_BLOCKS,
+            num_swap_blocks=NUM_SWAP_BLOCKS,
+            block_size=BLOCK_SIZE,
+            num_threads=2,
+            **options,
+        )
+
+    return Subject(f"cpu-{name}", make, _torch("float32").spoil, scores=True)
+
+
+def _cpu_fallback() -> Subject:
+    native = _cpu("fallback", "Q4_1")
+
+    def make() -> Executor:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("headway.executors.cpu.has_native_kernels", lambda: False)
+            from headway.executors.cpu import CpuExecutor
+            from headway.testing.tiny_models import tiny_checkpoint, tiny_config
+
+            return CpuExecutor(
+                tiny_checkpoint(tiny_config(vocab_size=VOCAB), storage="Q4_1"),
+                num_blocks=NUM_BLOCKS,
+                num_swap_blocks=NUM_SWAP_BLOCKS,
+                block_size=BLOCK_SIZE,
+            )
+
+    return replace(native, make=make)
+
+
 def _simulated() -> Subject:
     from headway.core.costs import StepCosts
     from headway.executors.simulated import SimulatedExecutor
@@ -111,7 +148,16 @@ def _replay() -> Subject:
     return Subject("replay", Recorded, simulated.spoil, scores=False)
 
 
-SUBJECTS = [_torch("float32"), _torch("bfloat16"), _simulated(), _replay()]
+SUBJECTS = [
+    _torch("float32"),
+    _torch("bfloat16"),
+    _cpu("q4_1", "Q4_1"),
+    _cpu("float32", "F32", kv_dtype="float32"),
+    _cpu("bfloat16", "BF16"),
+    _cpu_fallback(),
+    _simulated(),
+    _replay(),
+]
 
 
 def new(sequence_id: int, num_tokens: int = 6, **sampling: Any) -> NewSequence:

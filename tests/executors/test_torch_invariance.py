@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from torch_play import NUM_BLOCKS, NUM_SWAP_BLOCKS, PROMPT, SHAPES, VOCAB, Play, observed
+from executor_play import NUM_BLOCKS, NUM_SWAP_BLOCKS, PROMPT, SHAPES, VOCAB, Play, observed
 
 from headway.core.ports import Executor
 from headway.testing.tiny_models import tiny_checkpoint, tiny_config

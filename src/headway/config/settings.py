@@ -38,11 +38,17 @@ class ModelSettings(Section):
     served_name: str | None = setting(
         None, "name of the model in the API; unset: the last part of the path"
     )
-    dtype: Literal["float32", "bfloat16"] = setting("float32", "type of weights and activations")
-    executor: Literal["torch", "simulated"] = setting(
+    dtype: Literal["float32", "bfloat16"] = setting(
+        "float32", "type of weights, activations and KV with the torch executor"
+    )
+    executor: Literal["torch", "cpu", "simulated"] = setting(
         "torch",
-        "what computes the steps; `simulated` takes modelled time and answers arbitrary tokens",
-        planned=("cpu", "replay"),
+        "what computes the steps; `torch` is the reference, `cpu` the fast kernels in C++; "
+        "`simulated` takes modelled time and answers arbitrary tokens",
+        planned=("replay",),
+    )
+    quantization: Literal["auto", "float32", "bfloat16", "int8"] = setting(
+        "auto", "precision of the weights with the cpu executor; `auto` keeps the file's own"
     )
     max_model_len: int | None = setting(
         None,
@@ -202,6 +208,9 @@ class KvSettings(Section):
     section: ClassVar[str] = "kv"
 
     block_size: int = setting(16, "tokens in a block", at_least=1, at_most=4096)
+    dtype: Literal["bfloat16", "float32"] = setting(
+        "bfloat16", "type of keys and values with the cpu executor", flag="kv-dtype"
+    )
     num_blocks: int | None = setting(
         None, "blocks; unset: as many as `capacity_bytes` holds", at_least=1
     )

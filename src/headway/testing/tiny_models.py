@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from headway.models.architecture import expected_tensors
-from headway.models.checkpoint import Checkpoint, TokenizerAssets
+from headway.models.checkpoint import Checkpoint, StoredTensor, TokenizerAssets
 from headway.models.config import ModelConfig
+from headway.models.tensors import BLOCKS, dequantise
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,6 +37,19 @@ class ArrayTensor:
         return self.values.copy()
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class QuantisedTensor:
+    """Implements :class:`headway.models.checkpoint.StoredTensor` on stored bytes in memory."""
+
+    shape: tuple[int, ...]
+    format: str
+    data: npt.NDArray[np.uint8]
+
+    def to_float32(self) -> npt.NDArray[np.float32]:
+        """Dequantise."""
+        return dequantise(self.data, self.format)
+
+
 def tiny_config(**overrides: Any) -> ModelConfig:
     """Return hyperparameters of a small model; ``overrides`` are fields of ``ModelConfig``."""
     fields: dict[str, Any] = {
@@ -55,12 +69,33 @@ def tiny_config(**overrides: Any) -> ModelConfig:
     return ModelConfig(**{**fields, **overrides})
 
 
-def tiny_checkpoint(config: ModelConfig | None = None, *, seed: int = 0) -> Checkpoint:
-    """Return a checkpoint with random weights, large enough that answers vary."""
+def stored(values: npt.NDArray[np.float32], storage: str) -> StoredTensor:
+    """Return a matrix in F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1 or Q8_0.
+
+    A vector, or a matrix whose rows are no whole number of blocks, stays in F32, as in real files.
+    """
+    if storage == "F32" or values.ndim == 1 or values.shape[1] % BLOCKS[storage][0]:
+        return ArrayTensor(values)
+    from gguf.constants import GGMLQuantizationType
+    from gguf.quants import quantize
+
+    data = quantize(values, GGMLQuantizationType[storage])
+    if data.dtype != np.uint8:
+        data = data.view(np.uint8)
+    return QuantisedTensor(values.shape, storage, data)
+
+
+def tiny_checkpoint(
+    config: ModelConfig | None = None, *, seed: int = 0, storage: str = "F32"
+) -> Checkpoint:
+    """Return a checkpoint with random weights, large enough that answers vary.
+
+    Matrices are stored as ``storage`` says, of those that :func:`stored` can make.
+    """
     config = config or tiny_config()
     rng = np.random.default_rng(seed)
     tensors = {
-        name: ArrayTensor((rng.standard_normal(shape) * 0.2).astype(np.float32))
+        name: stored((rng.standard_normal(shape) * 0.2).astype(np.float32), storage)
         for name, shape in expected_tensors(config)
     }
     return Checkpoint(

@@ -1,0 +1,212 @@
+// Products of activation tiles and packed weights.
+//
+// A row's result is the same in every variant: no split over k; integer sums, which are exact, for
+// each group; and float sums group by group, or k by k, in one order.
+
+template <int Rows>
+HW_INLINE void store_tile(const LinearArgs& a, F (&sums)[Rows][kLinearVectors], int vectors, int block,
+                          int row, int row_end) {
+  for (int r = 0; r < Rows && row + r < row_end; ++r) {
+    float* out = a.out + (size_t)(row + r) * a.out_stride + (size_t)block * kLanes;
+    for (int v = 0; v < vectors; ++v) {
+      F x = sums[r][v];
+      if (a.bias) x = add(x, load(a.bias + (size_t)(block + v) * kLanes));
+      store(out + v * kLanes, x);
+    }
+  }
+}
+
+template <Packed Format> struct Weights {
+  static constexpr PackedTraits traits = kPacked[(int)Format];
+};
+
+// The scale or minimum number `index` of a group.
+template <int Bytes> HW_INLINE F load_scale(const uint8_t* group, int index) {
+  const uint8_t* p = group + (size_t)index * kLanes * Bytes;
+  if constexpr (Bytes == 2) return from_f16((const uint16_t*)p);
+  else return load((const float*)p);
+}
+
+template <Packed Format, int Rows, int Vectors>
+HW_INLINE void integer_tile(const LinearArgs& a, int block, int row, int row_end) {
+  constexpr PackedTraits t = Weights<Format>::traits;
+  constexpr bool has_min = t.zero_shift < 0, has_halves = Format == Packed::q8_float_16;
+  constexpr int parts = has_halves ? 2 : 1;
+  constexpr int num_loads = t.code_bits == 4 ? 4 : 8 / parts;
+  const TileLayout& layout = a.layout;
+  const size_t groups = layout.groups(), size = layout.row_of_groups();
+  const uint8_t* tile = a.tiles + (size_t)(row / kRowTile) * layout.tile_bytes();
+  const int first = row % kRowTile;
+  const int8_t* quads = (const int8_t*)tile + first * 4;
+  const float* scales = layout.scales(tile) + first;
+  const float* scaled_sums = scales + size;
+  const int32_t* negative = (const int32_t*)(scaled_sums + size);
+  const int32_t* negative_halves = negative + size;
+  constexpr size_t code_stride = t.group_code_bytes(), factor_stride = t.group_scale_bytes();
+  const uint8_t* codes = a.codes + piece_index(block, groups, 0) * code_stride;
+  const uint8_t* factors = a.scales + piece_index(block, groups, 0) * factor_stride;
+
+  F sums[Rows][kLinearVectors];
+  for (int r = 0; r < Rows; ++r)
+    for (int v = 0; v < Vectors; ++v) sums[r][v] = zero();
+  for (size_t g = 0; g < groups; ++g) {
+#pragma GCC unroll 2
+    for (int part = 0; part < parts; ++part) {
+      I acc[Rows][Vectors];
+#pragma GCC unroll 8
+      for (int r = 0; r < Rows; ++r) {
+        I start = splat_int(0);
+        if constexpr (!has_min) {
+          const int32_t sum = has_halves ? negative_halves[(2 * g + part) * kRowTile + r]
+                                         : negative[g * kRowTile + r];
+          start = shift_left<(has_min ? 0 : t.zero_shift)>(splat_int(sum));
+        }
+#pragma GCC unroll 8
+        for (int v = 0; v < Vectors; ++v) acc[r][v] = start;
+      }
+#pragma GCC unroll 8
+      for (int j = 0; j < num_loads; ++j) {
+        Codes w[Vectors];
+#pragma GCC unroll 8
+        for (int v = 0; v < Vectors; ++v) {
+          w[v] = load_codes(codes + v * code_stride + (part * num_loads + j) * 64);
+        }
+        const int8_t* quad = quads + (part * num_loads + j) * (kRowTile * 4);
+        if constexpr (t.code_bits == 4) {
+          Codes low[Vectors];
+#pragma GCC unroll 8
+          for (int v = 0; v < Vectors; ++v) low[v] = low_nibbles(w[v]);
+#pragma GCC unroll 8
+          for (int r = 0; r < Rows; ++r) {
+            const Quad q = load_quad(quad + r * 4);
+#pragma GCC unroll 8
+            for (int v = 0; v < Vectors; ++v) acc[r][v] = dot<4>(acc[r][v], low[v], q);
+          }
+#pragma GCC unroll 8
+          for (int v = 0; v < Vectors; ++v) w[v] = high_nibbles(w[v]);
+          quad += 4 * (kRowTile * 4);
+        }
+#pragma GCC unroll 8
+        for (int r = 0; r < Rows; ++r) {
+          const Quad q = load_quad(quad + r * 4);
+#pragma GCC unroll 8
+          for (int v = 0; v < Vectors; ++v) acc[r][v] = dot<t.code_bits>(acc[r][v], w[v], q);
+        }
+      }
+#pragma GCC unroll 8
+      for (int v = 0; v < Vectors; ++v) {
+        const uint8_t* group = factors + v * factor_stride;
+        const F scale = load_scale<t.scale_bytes>(group, part);
+#pragma GCC unroll 8
+        for (int r = 0; r < Rows; ++r) {
+          const F scaled = mul(to_float(acc[r][v]), splat(scales[g * kRowTile + r]));
+          sums[r][v] = fma(scaled, scale, sums[r][v]);
+        }
+        if constexpr (has_min) {
+          const F minimum = load_scale<t.scale_bytes>(group, 1);
+#pragma GCC unroll 8
+          for (int r = 0; r < Rows; ++r) {
+            sums[r][v] = fma(minimum, splat(scaled_sums[g * kRowTile + r]), sums[r][v]);
+          }
+        }
+      }
+    }
+    quads += kGroup * kRowTile;
+    codes += kPanel * code_stride;
+    factors += kPanel * factor_stride;
+  }
+  store_tile<Rows>(a, sums, Vectors, block, row, row_end);
+}
+
+// One step along k: weights of kLanes columns, and one row's activations in all lanes.
+template <Packed Format> struct Step;
+template <> struct Step<Packed::f32> {
+  static constexpr int width = 1, bytes = 4;
+  HW_INLINE F weights(const uint8_t* p) { return load((const float*)p); }
+  HW_INLINE F row(const uint8_t* p) { return splat(*(const float*)p); }
+  HW_INLINE F take(F acc, F w, F x) { return fma(w, x, acc); }
+};
+template <> struct Step<Packed::f16> : Step<Packed::f32> {
+  static constexpr int bytes = 2;
+  HW_INLINE F weights(const uint8_t* p) { return from_f16((const uint16_t*)p); }
+};
+template <> struct Step<Packed::bf16> {
+  static constexpr int width = 2, bytes = 4;
+  HW_INLINE Pairs weights(const uint8_t* p) { return load_pairs((const uint16_t*)p); }
+  HW_INLINE Pair row(const uint8_t* p) { return load_pair((const uint16_t*)p); }
+  HW_INLINE F take(F acc, Pairs w, Pair x) { return dot(acc, w, x); }
+};
+
+template <Packed Format, int Rows, int Vectors>
+HW_INLINE void float_tile(const LinearArgs& a, int block, int row, int row_end) {
+  using S = Step<Format>;
+  constexpr int steps = kGroup / S::width;  // in a group
+  constexpr size_t stride = Weights<Format>::traits.group_code_bytes();
+  const size_t groups = a.layout.groups();
+  const uint8_t* x = a.tiles + (size_t)(row / kRowTile) * a.layout.tile_bytes() + row % kRowTile * 4;
+  const uint8_t* codes = a.codes + piece_index(block, groups, 0) * stride;
+  F sums[Rows][kLinearVectors];
+#pragma GCC unroll 8
+  for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 8
+    for (int v = 0; v < Vectors; ++v) sums[r][v] = zero();
+  for (size_t g = 0; g < groups; ++g) {
+#pragma GCC unroll 2
+    for (int k = 0; k < steps; ++k) {
+      decltype(S::weights(codes)) w[Vectors];
+#pragma GCC unroll 8
+      for (int v = 0; v < Vectors; ++v) {
+        w[v] = S::weights(codes + v * stride + k * (kLanes * S::bytes));
+      }
+#pragma GCC unroll 8
+      for (int r = 0; r < Rows; ++r) {
+        const auto q = S::row(x + k * (kRowTile * 4) + r * 4);
+#pragma GCC unroll 8
+        for (int v = 0; v < Vectors; ++v) sums[r][v] = S::take(sums[r][v], w[v], q);
+      }
+    }
+    x += steps * kRowTile * 4;
+    codes += kPanel * stride;
+  }
+  store_tile<Rows>(a, sums, Vectors, block, row, row_end);
+}
+
+template <Packed Format, int Rows, int Vectors>
+static __attribute__((noinline)) void tile(const LinearArgs& a, int block, int row, int row_end) {
+  if constexpr (Weights<Format>::traits.is_integer()) {
+    integer_tile<Format, Rows, Vectors>(a, block, row, row_end);
+  } else {
+    float_tile<Format, Rows, Vectors>(a, block, row, row_end);
+  }
+}
+
+// Rows of a tile that do not exist are computed and not stored, so a few variants are enough.
+template <Packed Format, int Vectors>
+HW_INLINE void rows_of_panel(const LinearArgs& a, int block, int row_begin, int row_end) {
+  for (int row = row_begin; row < row_end;) {
+    const int left = row_end - row;
+    if (left > 4 && kLinearRows >= 8) {
+      tile<Format, kLinearRows, Vectors>(a, block, row, row_end);
+      row += kLinearRows;
+    } else if (left > 2 && kLinearRows >= 4) {
+      tile<Format, kLinearRows >= 4 ? 4 : 1, Vectors>(a, block, row, row_end);
+      row += 4;
+    } else if (left > 1) {
+      tile<Format, 2, Vectors>(a, block, row, row_end);
+      row += 2;
+    } else {
+      tile<Format, 1, Vectors>(a, block, row, row_end);
+      row += 1;
+    }
+  }
+}
+
+template <Packed Format>
+static void linear(const LinearArgs& a, int block, int num_blocks, int row_begin, int row_end) {
+  static_assert(kPanel % kLinearVectors == 0, "a tile must not cross panels");
+  int done = 0;
+  for (; done + kLinearVectors <= num_blocks; done += kLinearVectors) {
+    rows_of_panel<Format, kLinearVectors>(a, block + done, row_begin, row_end);
+  }
+  for (; done < num_blocks; ++done) rows_of_panel<Format, 1>(a, block + done, row_begin, row_end);
+}

@@ -1,0 +1,67 @@
+// Operations on single rows: norms and the gate.
+
+// The largest row that these hold on the stack; checked when a model is loaded.
+constexpr size_t kMaxRow = 1 << 16;
+
+HW_INLINE float inverse_rms(const float* x, size_t stride, int columns, float eps) {
+  F first = zero(), second = zero();
+  for (size_t i = 0; i < stride; i += kGroup) {
+    const F a = load(x + i), b = load(x + i + kLanes);
+    first = fma(a, a, first);
+    second = fma(b, b, second);
+  }
+  return 1.0f / __builtin_sqrtf(sum(add(first, second)) / (float)columns + eps);
+}
+
+static void norm(const NormArgs& a, int begin, int end) {
+  alignas(64) float normed[kMaxRow];
+  for (int r = begin; r < end; ++r) {
+    float* x = a.residual + r * a.stride;
+    if (a.delta) {
+      const float* delta = a.delta + r * a.stride;
+      for (size_t i = 0; i < a.stride; i += kLanes) store(x + i, add(load(x + i), load(delta + i)));
+    }
+    const F factor = splat(inverse_rms(x, a.stride, a.columns, a.eps));
+    for (size_t i = 0; i < a.stride; i += kLanes) {
+      store(normed + i, mul(mul(load(x + i), factor), load(a.weight + i)));
+    }
+    pack_row(normed, a.layout, a.out, r);
+  }
+}
+
+static void gate(const GateArgs& a, int begin, int end) {
+  alignas(64) float product[kMaxRow];
+  const size_t stride = row_stride(a.columns);
+  for (int r = begin; r < end; ++r) {
+    const float* left = a.gate_up + r * a.stride;
+    const float* right = left + a.up;
+    for (size_t i = 0; i < stride; i += kLanes) {
+      const F x = load(left + i);
+      const F silu = div(x, add(splat(1.0f), exp(sub(zero(), x))));
+      store(product + i, mul(silu, load(right + i)));
+    }
+    pack_row(product, a.layout, a.out, r);
+  }
+}
+
+HW_INLINE void norm_head(float* x, const float* weight, int width, float eps) {
+  F squares = zero();
+  for (int i = 0; i < width; i += kLanes) squares = fma(load(x + i), load(x + i), squares);
+  const F factor = splat(1.0f / __builtin_sqrtf(sum(squares) / (float)width + eps));
+  for (int i = 0; i < width; i += kLanes) {
+    store(x + i, mul(mul(load(x + i), factor), load(weight + i)));
+  }
+}
+
+static void norm_heads(const HeadNormArgs& a, int begin, int end) {
+  for (int r = begin; r < end; ++r) {
+    float* x = a.qkv + r * a.stride;
+    for (int h = 0; h < a.num_heads; ++h) {
+      norm_head(x + h * a.head_dim, a.q_weight, a.head_dim, a.eps);
+    }
+    x += row_stride(a.num_heads * a.head_dim);
+    for (int h = 0; h < a.num_kv_heads; ++h) {
+      norm_head(x + h * a.head_dim, a.k_weight, a.head_dim, a.eps);
+    }
+  }
+}

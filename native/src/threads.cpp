@@ -1,0 +1,104 @@
+#include "threads.h"
+
+#include <chrono>
+
+namespace headway {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// How long a thread spins before it sleeps: longer than what lies between two loops of a step, and
+// short enough to be no burden beside other work.
+constexpr auto kSpin = std::chrono::microseconds(60);
+constexpr int kPausesPerLook = 64;
+
+inline void pause() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+}  // namespace
+
+ThreadPool::ThreadPool(int num_threads) : ranges_(num_threads) {
+  for (int i = 1; i < num_threads; ++i) threads_.emplace_back([this, i] { serve(i); });
+}
+
+ThreadPool::~ThreadPool() {
+  is_stopping_ = true;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    wake_.notify_all();
+  }
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void ThreadPool::run(int count, int grain, Call call, const void* data) {
+  const int size = num_threads();
+  if (size == 1 || count <= grain) return call(data, 0, count, 0);
+  const std::lock_guard<std::mutex> lock(one_caller_);
+  call_ = call, data_ = data, grain_ = grain;
+  for (int i = 0; i < size; ++i) {
+    ranges_[i].next.store(static_cast<int>(static_cast<int64_t>(count) * i / size),
+                          std::memory_order_relaxed);
+    ranges_[i].end = static_cast<int>(static_cast<int64_t>(count) * (i + 1) / size);
+  }
+  gate_.fetch_add(1);  // opened
+  if (sleepers_.load() > 0) {
+    const std::lock_guard<std::mutex> wake_lock(mutex_);
+    wake_.notify_all();
+  }
+  work(0);
+  gate_.fetch_add(1);  // closed: who has not joined will not
+  for (int looks = 0; active_.load() != 0; ++looks) {
+    looks < 4096 ? pause() : std::this_thread::yield();
+  }
+}
+
+void ThreadPool::work(int thread) {
+  const int size = num_threads();
+  for (int i = 0; i < size; ++i) {
+    Range& range = ranges_[(thread + i) % size];
+    while (true) {
+      if (range.next.load(std::memory_order_relaxed) >= range.end) break;
+      const int begin = range.next.fetch_add(grain_, std::memory_order_relaxed);
+      if (begin >= range.end) break;
+      const int end = begin + grain_ < range.end ? begin + grain_ : range.end;
+      call_(data_, begin, end, thread);
+    }
+  }
+}
+
+void ThreadPool::serve(int thread) {
+  uint32_t seen = 0;
+  while (!is_stopping_) {
+    seen = wait_for_work(seen);
+    if (seen % 2 == 0) continue;
+    active_.fetch_add(1);
+    // Joined in time? The caller closes the gate first and then waits for those who have.
+    if (gate_.load() % 2 == 1) work(thread);
+    active_.fetch_sub(1);
+  }
+}
+
+// Return the gate's new state.
+uint32_t ThreadPool::wait_for_work(uint32_t seen) {
+  const auto until = Clock::now() + kSpin;
+  do {
+    for (int i = 0; i < kPausesPerLook; ++i) {
+      const uint32_t now = gate_.load(std::memory_order_acquire);
+      if (now != seen || is_stopping_) return now;
+      pause();
+    }
+  } while (Clock::now() < until);
+  std::unique_lock<std::mutex> lock(mutex_);
+  sleepers_.fetch_add(1);
+  wake_.wait(lock, [&] { return gate_.load() != seen || is_stopping_; });
+  sleepers_.fetch_sub(1);
+  return gate_.load();
+}
+
+}  // namespace headway

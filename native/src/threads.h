@@ -1,0 +1,66 @@
+// A fork and join of short loops over threads of our own.
+//
+// Threads wait spinning for a short while and then sleep, so that they are quick inside a step and
+// out of the way of others after it. The caller never waits for a thread that has not begun: it does
+// the work itself, so another process on a core costs that core and no more.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace headway {
+
+class ThreadPool {
+ public:
+  explicit ThreadPool(int num_threads);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  int num_threads() const { return static_cast<int>(ranges_.size()); }
+
+  // Call body(begin, end, thread) for parts of [0, count) of at most `grain`, each once. Bodies must
+  // not throw.
+  template <class Body>
+  void parallel(int count, int grain, const Body& body) {
+    if (count <= 0) return;
+    run(count, grain, [](const void* data, int begin, int end, int thread) {
+      (*static_cast<const Body*>(data))(begin, end, thread);
+    }, &body);
+  }
+
+ private:
+  using Call = void (*)(const void* data, int begin, int end, int thread);
+
+  // The part of the work that a thread begins with; others help when theirs is done.
+  struct alignas(128) Range {
+    std::atomic<int> next{0};
+    int end = 0;
+  };
+
+  void run(int count, int grain, Call call, const void* data);
+  void work(int thread);
+  void serve(int thread);
+  uint32_t wait_for_work(uint32_t seen);
+
+  std::vector<Range> ranges_;
+  Call call_ = nullptr;
+  const void* data_ = nullptr;
+  int grain_ = 1;
+  // Odd while there is work that a thread may join; each fork and each join adds one.
+  alignas(128) std::atomic<uint32_t> gate_{0};
+  alignas(128) std::atomic<int> active_{0};
+  alignas(128) std::atomic<int> sleepers_{0};
+  std::atomic<bool> is_stopping_{false};
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::mutex one_caller_;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace headway

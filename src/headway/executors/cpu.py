@@ -1,0 +1,151 @@
+"""The embedded default: a model on an ordinary machine, by kernels in C++.
+
+Where the package was installed without a C++ compiler there are no kernels; then NumPy computes,
+slowly, and a warning says so.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from importlib.util import find_spec
+from typing import Any, Final, Literal
+
+from headway.core.plan import StepPlan, StepResult
+from headway.errors import ConfigError
+from headway.executors.model import ModelExecutor
+from headway.kernels.ops import Ops
+from headway.models.checkpoint import Checkpoint
+
+Quantization = Literal["auto", "float32", "bfloat16", "int8"]
+KvDtype = Literal["bfloat16", "float32"]
+
+_QUANTIZATIONS: Final = ("auto", "float32", "bfloat16", "int8")
+_KV_DTYPES: Final = ("bfloat16", "float32")
+
+_log = logging.getLogger(__name__)
+
+
+class CpuExecutor:
+    """Implements :class:`headway.core.ports.Executor`.
+
+    Logits, and so tokens, have the same bits alone or in any batch, padded or not, whole or in any
+    chunks, after preemption by either mode, and for every number of threads: see
+    :mod:`headway.kernels.native_ops`.
+
+    Args:
+        checkpoint: the opened model; its weights are read here.
+        num_blocks: blocks of the KV pool.
+        block_size: positions a block; whole multiples of 16 are fast.
+        num_swap_blocks: blocks of the swap space.
+        quantization: the precision of the weights; ``auto`` keeps the file's own.
+        kv_dtype: of the KV pool.
+        num_threads: None for one a core that this process may use.
+        isa: the instruction set; ``auto`` takes the best that the processor has.
+
+    Raises:
+        ConfigError: a number is out of range, or a name is unknown or not there.
+        ModelError: no code computes this architecture, or this shape of it.
+    """
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        *,
+        num_blocks: int,
+        block_size: int,
+        num_swap_blocks: int = 0,
+        quantization: Quantization = "auto",
+        kv_dtype: KvDtype = "bfloat16",
+        num_threads: int | None = None,
+        isa: str = "auto",
+    ) -> None:
+        _check_choice("quantization", quantization, _QUANTIZATIONS)
+        _check_choice("kv_dtype", kv_dtype, _KV_DTYPES)
+        if min(num_blocks, block_size, 1 if num_threads is None else num_threads) < 1:
+            raise ConfigError("num_blocks, block_size and num_threads must be at least 1")
+        if num_swap_blocks < 0:
+            raise ConfigError(f"num_swap_blocks must be at least 0, not {num_swap_blocks}")
+        pool = {
+            "num_blocks": num_blocks,
+            "block_size": block_size,
+            "num_swap_blocks": num_swap_blocks,
+        }
+        ops: Ops[Any, Any, Any]
+        if has_native_kernels():
+            threads = num_threads or usable_cores()
+            ops = _native_ops(checkpoint, pool, quantization, kv_dtype, threads, isa)
+        else:
+            ops = _numpy_ops(checkpoint, pool, quantization, kv_dtype, isa)
+        self.ops = ops
+        self._executor = ModelExecutor[Any, Any, Any](checkpoint, ops, **pool)
+
+    def run(self, plan: StepPlan) -> StepResult:
+        """Compute one step.
+
+        Raises:
+            ValueError: the plan names a sequence, block or position that does not exist, or its
+                padding does not cover its slices. The KV pool and the swap space are as they were.
+        """
+        return self._executor.run(plan)
+
+
+def has_native_kernels() -> bool:
+    """Say whether the package was built with its kernels."""
+    return find_spec("headway.kernels._native") is not None
+
+
+def usable_cores() -> int:
+    """Return how many processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _check_choice(name: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise ConfigError(f"{name} {value} is not one of {', '.join(known)}")
+
+
+def _native_ops(
+    checkpoint: Checkpoint,
+    pool: dict[str, int],
+    quantization: Quantization,
+    kv_dtype: KvDtype,
+    num_threads: int,
+    isa: str,
+) -> Ops[Any, Any, Any]:
+    from headway.kernels.native_ops import NativeOps
+
+    try:
+        return NativeOps(
+            checkpoint.config,
+            **pool,
+            quantization=quantization,
+            kv_dtype=kv_dtype,
+            num_threads=num_threads,
+            isa=isa,
+        )
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+
+
+def _numpy_ops(
+    checkpoint: Checkpoint,
+    pool: dict[str, int],
+    quantization: Quantization,
+    kv_dtype: KvDtype,
+    isa: str,
+) -> Ops[Any, Any, Any]:
+    from headway.kernels.numpy_ops import NumpyOps
+
+    if quantization not in ("auto", "float32") or isa != "auto":
+        raise ConfigError(
+            "this installation has no native kernels, so weights are float32 (or auto) and "
+            "there is no instruction set to choose; install a C++ compiler and then headway again"
+        )
+    _log.warning(
+        "this installation has no native kernels, since there was no C++ compiler: "
+        "the portable fallback in NumPy computes, which is slow"
+    )
+    return NumpyOps(checkpoint.config, **pool, kv_dtype=kv_dtype)
