@@ -16,7 +16,7 @@ from headway.core.ports import Executor
 from headway.testing.tiny_models import tiny_checkpoint, tiny_config
 
 native_ops = pytest.importorskip(
-    "headway.kernels.native_ops", reason="the native kernels are not built"
+    "headway.kernels.native_ops", reason="the native kernels are not built", exc_type=ImportError
 )
 
 from headway.executors.cpu import CpuExecutor  # noqa: E402 - needs the kernels

@@ -23,7 +23,7 @@ from headway.models.tensors import BLOCKS, dequantise
 from headway.testing.tiny_models import ArrayTensor, QuantisedTensor, stored, tiny_config
 
 native_ops = pytest.importorskip(
-    "headway.kernels.native_ops", reason="the native kernels are not built"
+    "headway.kernels.native_ops", reason="the native kernels are not built", exc_type=ImportError
 )
 
 Floats = npt.NDArray[np.float32]

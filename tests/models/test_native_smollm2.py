@@ -19,7 +19,7 @@ from headway.models.registry import build_model
 from headway.text.loading import load_tokenizer
 
 native_ops = pytest.importorskip(
-    "headway.kernels.native_ops", reason="the native kernels are not built"
+    "headway.kernels.native_ops", reason="the native kernels are not built", exc_type=ImportError
 )
 
 pytestmark = pytest.mark.slow
