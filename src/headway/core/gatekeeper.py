@@ -139,9 +139,15 @@ class Gatekeeper:
                 num_stuck += max(number - self._num_startable(each), 0)
         return max(num_stuck, num_waiting - self._num_free())
 
+    @property
+    def _is_closed(self) -> bool:
+        """Whether a static batch runs, which nobody joins."""
+        return self._limits.batching is Batching.STATIC and len(self._work.running) > 0
+
     def _num_free(self) -> int:
-        is_closed = self._limits.batching is Batching.STATIC and self._work.running
-        return 0 if is_closed or self._admission.is_first_blocked() else self._slots.num_free
+        if self._is_closed or self._admission.is_first_blocked():
+            return 0
+        return self._slots.num_free
 
     def _num_startable(self, account: ClassAccount) -> int:
         """Return how many waiting sequences of the class only wait for the next step.
@@ -149,8 +155,7 @@ class Gatekeeper:
         Those are its free slots, or none while its first one waits for blocks, or a static batch
         runs.
         """
-        is_closed = self._limits.batching is Batching.STATIC and self._work.running
-        if is_closed or self._admission.is_first_blocked(account):
+        if self._is_closed or self._admission.is_first_blocked(account):
             return 0
         return max(self._slots.free_for(account), 0)
 

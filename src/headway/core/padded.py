@@ -29,7 +29,7 @@ class PaddedPlanner:
         self._growth = growth
         self._admission = admission
         self._is_static = limits.batching is Batching.STATIC
-        self._num_prefills = 0  # in a row
+        self._num_prefills = 0  # in a row, while others wait to decode
 
     def plan(self, draft: StepDraft, now: float) -> None:
         """Choose the slices of the next step."""
@@ -41,7 +41,8 @@ class PaddedPlanner:
             self._plan_step(draft, now)
         if not draft.is_empty:
             draft.padding = self._padding(draft)
-        self._num_prefills = self._num_prefills + 1 if draft.chunks else 0
+        is_kept_waiting = len(self._work.decoding) > 0 and not draft.decodes
+        self._num_prefills = self._num_prefills + 1 if is_kept_waiting else 0
 
     def _decodes_are_due(self) -> bool:
         """Whether prefill steps have kept decodes waiting long enough."""
@@ -58,12 +59,10 @@ class PaddedPlanner:
 
     def _plan_step(self, draft: StepDraft, now: float) -> None:
         prefilling = [s for s in self._work.prefilling.values() if s.num_remaining_tokens > 0]
-        if any(s.num_remaining_tokens > 1 for s in prefilling):
-            self._plan_prefill(draft, prefilling, now)
-            if draft.is_empty:  # all of them gave way
-                self._growth.plan_decodes(draft, now)
-        else:  # who lacks one token is computed like a decode
-            self._plan_prefill(draft, prefilling, now)
+        # who lacks one token is computed like a decode
+        is_prefill_step = any(s.num_remaining_tokens > 1 for s in prefilling)
+        self._plan_prefill(draft, prefilling, now)
+        if not is_prefill_step or draft.is_empty:  # or all of them gave way
             self._growth.plan_decodes(draft, now)
 
     def _plan_prefill(self, draft: StepDraft, prefilling: list[Sequence], now: float) -> None:

@@ -158,7 +158,8 @@ class Starting:
             return None
         work = self._work
         num_owed = work.memory.num_owed(work.prefilling.values(), sequence.account)
-        for choice in (kept, kept.without_partial()):
+        choices = [kept] if kept.partial_block is None else [kept, kept.without_partial()]
+        for choice in choices:
             if work.memory.fits(sequence, choice, num_owed, is_alone=not work.running):
                 return choice
         return None

@@ -51,7 +51,8 @@ class Victims:
             return False
         account, lowest = waiting.account, self._lowest(turn)
         is_full = account.num_running >= account.max_running
-        found = lowest.get(account, -math.inf) if is_full else max(lowest.values(), default=0)
+        own = lowest.get(account, -math.inf)
+        found = own if is_full else max(lowest.values(), default=-math.inf)
         return found >= waiting.priority + self._threshold
 
     def _lowest(self, turn: int) -> dict[ClassAccount, int]:
