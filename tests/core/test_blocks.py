@@ -86,20 +86,6 @@ def test_an_evicted_block_is_plain_when_it_is_released_again() -> None:
         BlockPool(1, 16).hold(0)
 
 
-def test_dropped_content_frees_a_block_at_once_and_twice_is_no_error() -> None:
-    pool = BlockPool(num_blocks=2, block_size=16)
-    held, released = pool.allocate(2)
-    for block_id in (held, released):
-        pool.keep(block_id)
-    pool.release([released])
-    for block_id in (held, released, held, released):
-        pool.drop(block_id)
-    pool.release([held])
-    assert sorted(pool.free_ids()) == [0, 1]
-    pool.allocate(2)
-    assert pool.num_evictions == 0
-
-
 def test_misuse_is_an_invariant_error_and_changes_nothing() -> None:
     pool = BlockPool(num_blocks=2, block_size=16)
     with pytest.raises(InvariantError, match="3 blocks, 2 are free"):
@@ -184,13 +170,6 @@ class PoolAgainstModel(RuleBasedStateMachine):
         block_id = data.draw(st.sampled_from(sorted(+self.holders)))
         self.pool.keep(block_id)
         self.kept.add(block_id)
-
-    @rule(block_id=st.integers(0, 5))
-    def drop(self, block_id: int) -> None:
-        self.pool.drop(block_id)
-        self.kept.discard(block_id)
-        if block_id in self.order:
-            self.order.remove(block_id)
 
     @invariant()
     def counts_agree(self) -> None:

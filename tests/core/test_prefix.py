@@ -191,18 +191,6 @@ class TestMatch:
         assert cache.match(same, 8) == Match()
         assert len(cache) == 0
 
-    def test_what_is_forgotten_is_free_for_anything_at_once(self) -> None:
-        same = chain(*range(8))
-        pool, cache, (table,) = cached(same, num_blocks=2)
-        cache.forget(table[1])
-        cache.forget(table[1])
-        assert cache.match(same, 8) == Match((table[0],))
-        pool.release(table)
-        cache.forget(table[0])
-        assert cache.match(same, 8) == Match()
-        pool.allocate(2)
-        assert pool.num_evictions == 0
-
     def test_a_rewritten_block_that_was_not_forgotten_is_our_bug(self) -> None:
         _, cache, (table,) = cached(chain(1, 2, 3, 4))
         with pytest.raises(InvariantError, match="has content"):

@@ -116,14 +116,6 @@ class BlockPool:
             raise InvariantError(f"block {block_id} is free, so it has no content to keep")
         self._is_kept[block_id] = True
 
-    def drop(self, block_id: int) -> None:
-        """Note that the block's content is worth nothing any more; no error if it never was."""
-        if self._is_kept[block_id]:
-            self._is_kept[block_id] = False
-            if self._reference_counts[block_id] == 0:
-                del self._evictable[block_id]
-                self._free.append(block_id)
-
     def free_ids(self) -> tuple[int, ...]:
         """Return the ids that nobody holds, for :mod:`headway.core.invariants`."""
         return (*self._free, *self._evictable)

@@ -68,6 +68,8 @@ def _blocks_are_conserved(scheduler: Scheduler) -> None:
             count == held[block_id],
             f"1: block {block_id} is counted {count} times and held {held[block_id]} times",
         )
+    known = memory.cache.known_ids() if memory.cache else ()
+    _require(len(set(known)) == len(known), "1: a block is known by two names")
     swapped = [block_id for s in _sequences(scheduler) for block_id in s.swap_block_ids]
     _require(len(set(swapped)) == len(swapped), "1: two sequences hold one swap block")
     num_swapped = memory.swap.num_blocks - memory.swap.num_free

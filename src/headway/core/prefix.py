@@ -218,7 +218,7 @@ class PrefixCache:
         self._entries: list[_Entry | None] = [None] * pool.num_blocks
         #: by parent: blocks that follow it, the most recent one last
         self._candidates: dict[bytes, list[int]] = {}
-        pool.on_evictions = self._forget_all
+        pool.on_evictions = self._forget
 
     def __len__(self) -> int:
         return len(self._block_ids)
@@ -279,17 +279,11 @@ class PrefixCache:
         if len(candidates) > MAX_CANDIDATES:
             del candidates[0]
 
-    def forget(self, block_id: int) -> None:
-        """Forget what the block holds, as when its step was lost; no error if that is unknown."""
-        if self._entries[block_id] is not None:
-            self._forget_all((block_id,))
-            self._pool.drop(block_id)
-
     def known_ids(self) -> tuple[int, ...]:
         """Return the blocks with known content, for :mod:`headway.core.invariants`."""
         return tuple(self._block_ids.values())
 
-    def _forget_all(self, block_ids: Iterable[int]) -> None:
+    def _forget(self, block_ids: Iterable[int]) -> None:
         """Forget blocks that are known, as when they are evicted."""
         entries, known, candidates = self._entries, self._block_ids, self._candidates
         for block_id in block_ids:
