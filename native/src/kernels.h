@@ -109,6 +109,12 @@ struct Kernels {
                  const Partial* parts, uint8_t* scratch);
   void (*fold)(const AttendArgs&, const RowItem&, int kv_head, int num_units, const Partial* parts,
                uint8_t* scratch);
+
+  // See probe.h.
+  float (*probe_int8)(const uint8_t*, int64_t steps);
+  float (*probe_bf16)(const uint8_t*, int64_t steps);
+  int probe_int8_ops, probe_bf16_ops;  // a step
+  float (*probe_read)(const uint8_t*, size_t bytes);
 };
 
 extern const Kernels kPortableKernels;

@@ -17,6 +17,7 @@
 
 #include "cpu.h"
 #include "ops.h"
+#include "probe.h"
 
 namespace nb = nanobind;
 using namespace headway;
@@ -159,6 +160,12 @@ double fork_join_latency(Ops& ops, int repeats) {
 NB_MODULE(_native, m) {
   nb::set_leak_warnings(false);
   m.def("isas", &available_isas);
+  nb::class_<Limits>(m, "Limits")
+      .def_ro("read_bytes_per_s", &Limits::read_bytes_per_s)
+      .def_ro("int8_ops_per_s", &Limits::int8_ops_per_s)
+      .def_ro("bf16_ops_per_s", &Limits::bf16_ops_per_s);
+  m.def("machine_limits", &machine_limits, "isa"_a, "num_threads"_a,
+        nb::call_guard<nb::gil_scoped_release>());
 
   nb::class_<Tensor>(m, "Tensor")
       .def_prop_ro("shape", [](const Tensor& x) { return std::make_tuple(x.rows, x.columns); })

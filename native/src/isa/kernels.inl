@@ -9,6 +9,7 @@
 #include "rows.h"
 #include "linear.h"
 #include "attention.h"
+#include "isa/probe.h"
 
 constexpr Kernels make_kernels(const char* name) {
   Kernels k{};
@@ -32,5 +33,10 @@ constexpr Kernels make_kernels(const char* name) {
   k.attend_scratch = attend_scratch;
   k.attend = attend;
   k.fold = fold;
+  k.probe_int8 = probe_int8;
+  k.probe_bf16 = probe_bf16;
+  k.probe_int8_ops = kProbeInt8;
+  k.probe_bf16_ops = kProbeBf16;
+  k.probe_read = probe_read;
   return k;
 }

@@ -9,6 +9,13 @@ _Floats = npt.NDArray[np.float32]
 
 def isas() -> list[str]: ...
 
+class Limits:
+    read_bytes_per_s: float
+    int8_ops_per_s: float
+    bf16_ops_per_s: float
+
+def machine_limits(isa: str, num_threads: int) -> Limits: ...
+
 class Tensor:
     @property
     def shape(self) -> tuple[int, int]: ...
