@@ -1,6 +1,7 @@
 #include "formats.h"
 
 #include <cmath>
+#include <limits>
 #include <stdexcept>
 
 #include "half.h"
@@ -176,12 +177,24 @@ void dequantise_row(Stored format, const uint8_t* row, size_t columns, float* ou
   }
 }
 
-IntegerGroup quantise_group(const float* values) {
+float highest_magnitude(const float* values, size_t count) {
   float highest = 0;
-  for (int i = 0; i < kGroup; ++i) highest = std::fmax(highest, std::fabs(values[i]));
+  for (size_t i = 0; i < count; ++i) {
+    if (!std::isfinite(values[i])) return std::numeric_limits<float>::quiet_NaN();
+    highest = std::fmax(highest, std::fabs(values[i]));
+  }
+  return highest;
+}
+
+IntegerGroup quantise_group(const float* values) {
+  const uint16_t bits = half_from_float(highest_magnitude(values, kGroup) / 127.0f);
+  IntegerGroup g = quantise_group(values, float_from_half(bits));
+  g.scale_bits = bits;
+  return g;
+}
+
+IntegerGroup quantise_group(const float* values, float scale) {
   IntegerGroup g{};
-  g.scale_bits = half_from_float(highest / 127.0f);
-  const float scale = float_from_half(g.scale_bits);
   g.scale[0] = g.scale[1] = scale;
   for (int i = 0; i < kGroup; ++i) {
     const float code = scale > 0 ? std::nearbyint(values[i] / scale) : 0.0f;

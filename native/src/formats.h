@@ -30,7 +30,12 @@ IntegerGroup integer_group(Stored format, const uint8_t* row, size_t group);
 // The values of one row, as the format's reference computes them.
 void dequantise_row(Stored format, const uint8_t* row, size_t columns, float* out);
 
+// Not a number if one of the values is not finite: then a scale made of it spoils what is computed.
+float highest_magnitude(const float* values, size_t count);
+
 // Round to int8 with a float16 scale for each group: the largest value has the code 127.
 IntegerGroup quantise_group(const float* values);
+// Round to int8 with a given scale.
+IntegerGroup quantise_group(const float* values, float scale);
 
 }  // namespace headway

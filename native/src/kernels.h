@@ -38,7 +38,8 @@ struct LinearArgs {
   int num_rows;
   const uint8_t* codes;
   const uint8_t* scales;
-  const float* bias;  // or null
+  const float* column_scales;  // where a group has none
+  const float* bias;           // or null
   float* out;
   size_t out_stride;
 };

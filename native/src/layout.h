@@ -63,6 +63,7 @@ enum class Packed : int {
   q8_float_min,  // Q5_K
   q8_half,       // Q8_0: code - 128, times a float16
   q8_float_16,   // Q6_K: code - 32, times a float32 for each half of a group
+  q8_channel,    // code - 128, times one float32 for the whole column
   count
 };
 
@@ -71,7 +72,7 @@ struct PackedTraits {
   int code_bits;    // 32 and 16: floats
   int zero_shift;   // codes are above 2^zero_shift; -1: a minimum is stored
   int scale_bytes;  // of one scale
-  int per_group;    // scales, and minima, of one column in a group
+  int per_group;    // scales, and minima, of one column in a group; 0: one for the column
 
   HW_MEMBER bool is_integer() const { return code_bits <= 8; }
   HW_MEMBER Kind activations() const {
@@ -91,6 +92,7 @@ constexpr PackedTraits kPacked[(int)Packed::count] = {
     {"F32", 32, -1, 0, 0},   {"F16", 16, -1, 0, 0},  {"BF16", 16, -1, 0, 0}, {"Q4_0", 4, 3, 2, 1},
     {"Q4_1", 4, -1, 2, 2},   {"Q4_K", 4, -1, 4, 2},  {"Q5_0", 8, 4, 2, 1},   {"Q5_1", 8, -1, 2, 2},
     {"Q5_K", 8, -1, 4, 2},   {"Q8_0", 8, 7, 2, 1},   {"Q6_K", 8, 5, 4, 2},
+    {"INT8_CHANNEL", 8, 7, 4, 0},
 };
 
 enum class KvType : int { f32, bf16 };

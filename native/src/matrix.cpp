@@ -17,7 +17,7 @@ struct Source {
   int rows, columns;
 };
 
-void pack_integer_row(const Source& from, bool converts, const Segment& to, size_t groups, int row) {
+void pack_integer_row(const Source& from, bool converts, Segment& to, size_t groups, int row) {
   const PackedTraits& t = kPacked[static_cast<int>(to.format)];
   const uint8_t* source = from.data + static_cast<size_t>(row) * from.row_bytes;
   std::vector<float> values;
@@ -25,10 +25,14 @@ void pack_integer_row(const Source& from, bool converts, const Segment& to, size
     values.assign(groups * kGroup, 0.0f);
     dequantise_row(from.format, source, from.columns, values.data());
   }
+  const bool is_by_channel = t.per_group == 0;
+  const float channel_scale = is_by_channel ? highest_magnitude(values.data(), values.size()) / 127 : 0;
+  if (is_by_channel) to.column_scales[row] = channel_scale;
   const int lane = row % kLanes;
   for (size_t g = 0; g < groups; ++g) {
-    const IntegerGroup group = converts ? quantise_group(&values[g * kGroup])
-                                        : integer_group(from.format, source, g);
+    const IntegerGroup group = is_by_channel ? quantise_group(&values[g * kGroup], channel_scale)
+                               : converts    ? quantise_group(&values[g * kGroup])
+                                             : integer_group(from.format, source, g);
     const size_t piece = piece_index(row / kLanes, groups, g);
     uint8_t* codes = to.codes.data() + piece * t.group_code_bytes() + lane * 4;
     for (int i = 0; i < kGroup; ++i) {
@@ -72,16 +76,20 @@ void pack_float_row(const Source& from, const Segment& to, size_t padded, int ro
   }
 }
 
+Packed conversion_target(const std::string& name) {
+  for (const Packed packed : {Packed::f32, Packed::bf16, Packed::q8_half, Packed::q8_channel}) {
+    if (name == kPacked[static_cast<int>(packed)].name) return packed;
+  }
+  throw std::invalid_argument("weights are not converted to " + name);
+}
+
 }  // namespace
 
 void Matrix::add(const std::string& format, const std::string& target, const uint8_t* data, int rows,
                  const float* bias, ThreadPool& pool) {
   const Stored stored = stored_format(format);
   const bool converts = !target.empty() && target != format;
-  const Packed packed = packed_format(converts ? stored_format(target) : stored);
-  if (converts && packed != Packed::f32 && packed != Packed::bf16 && packed != Packed::q8_half) {
-    throw std::invalid_argument("weights are not converted to " + target);
-  }
+  const Packed packed = converts ? conversion_target(target) : packed_format(stored);
   const Source from{stored, data, stored_row_bytes(stored, inputs_), rows, inputs_};
   const PackedTraits& t = kPacked[static_cast<int>(packed)];
   Segment to;
@@ -91,7 +99,8 @@ void Matrix::add(const std::string& format, const std::string& target, const uin
   const size_t groups = padded_inputs() / kGroup;
   const size_t pieces = round_up(to.num_blocks, kPanel) * groups;
   to.codes = Pages(pieces * t.group_code_bytes());
-  if (t.is_integer()) to.scales = Pages(pieces * t.group_scale_bytes());
+  if (t.per_group) to.scales = Pages(pieces * t.group_scale_bytes());
+  if (packed == Packed::q8_channel) to.column_scales.assign(static_cast<size_t>(to.num_blocks) * kLanes, 0.0f);
   if (bias) {
     to.bias.assign(static_cast<size_t>(to.num_blocks) * kLanes, 0.0f);
     std::memcpy(to.bias.data(), bias, static_cast<size_t>(rows) * 4);

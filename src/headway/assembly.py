@@ -238,7 +238,7 @@ def _bytes_per_weight(settings: Settings) -> int:
     model = settings.model
     if model.executor != "cpu":
         return _BYTES_PER_ELEMENT[model.dtype]
-    return {"float32": 4, "bfloat16": 2, "int8": 2, "auto": 4}[model.quantization]
+    return {"float32": 4, "bfloat16": 2, "int8": 2, "int8-channel": 2, "auto": 4}[model.quantization]
 
 
 def available_memory_bytes() -> int:

@@ -38,13 +38,13 @@ def isa(request: pytest.FixtureRequest) -> str:
 
 
 def make_ops(isa: str, num_threads: int = 1, block_size: int = 16, **options: Any) -> Any:
-    shape = {key: value for key, value in options.items() if key != "kv_dtype"}
+    shape = {k: v for k, v in options.items() if k not in ("kv_dtype", "quantization")}
     return native_ops.NativeOps(
         tiny_config(max_position_embeddings=2048, **shape),
         num_blocks=NUM_BLOCKS,
         block_size=block_size,
         num_swap_blocks=4,
-        quantization="auto",
+        quantization=options.get("quantization", "auto"),
         kv_dtype=options.get("kv_dtype", "float32"),
         num_threads=num_threads,
         isa=isa,
@@ -115,6 +115,44 @@ def test_products_are_right_in_every_format(
     weight = np.concatenate([part.to_float32() for part in parts]).astype(np.float64)
     expected = seen @ weight.T + np.concatenate([bias.values for bias in biases])
     np.testing.assert_allclose(product, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
+
+
+def rounded_weights(weights: Floats, quantization: str) -> npt.NDArray[np.float64]:
+    """By the definition: the largest of a group, or of a row, has the code 127."""
+    size = 32 if quantization == "int8" else weights.shape[1]
+    groups = weights.reshape(len(weights), -1, size)
+    scales = np.abs(groups).max(axis=2, keepdims=True) / np.float32(127)
+    if quantization == "int8":
+        scales = scales.astype(np.float16).astype(np.float32)
+    codes = np.clip(np.rint(groups / scales), -127, 127)
+    return (codes.astype(np.float64) * scales).reshape(weights.shape)
+
+
+@pytest.mark.parametrize("quantization", ["int8", "int8-channel"])
+@pytest.mark.parametrize("storage", ["F32", "BF16", "Q4_1"])
+def test_weights_are_converted_to_int8(isa: str, quantization: str, storage: str) -> None:
+    rng = np.random.default_rng(5)
+    part = random_stored(rng, 70, 512, storage)
+    x = rng.standard_normal((13, 512)).astype(np.float32)
+    ops = make_ops(isa, num_threads=2, quantization=quantization)
+    bias = rng.standard_normal(70).astype(np.float32)
+    matrix = ops.load_matrix([part], [ArrayTensor(bias)])
+    product = ops.linear(activations(ops, x), matrix).numpy()
+    expected = rounded_to_int8(x) @ rounded_weights(part.to_float32(), quantization).T + bias
+    np.testing.assert_allclose(product, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("quantization", ["float32", "bfloat16", "int8", "int8-channel"])
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_weights_that_are_not_finite_are_not_rounded_away(
+    isa: str, quantization: str, bad: float
+) -> None:
+    weights = np.ones((40, 64), dtype=np.float32)
+    weights[7, 3] = bad
+    ops = make_ops(isa, quantization=quantization)
+    x = activations(ops, np.ones((2, 64), dtype=np.float32))
+    product = ops.linear(x, ops.load_matrix([ArrayTensor(weights)], [])).numpy()
+    assert np.flatnonzero(~np.isfinite(product[0])).tolist() == [7]
 
 
 @pytest.mark.parametrize("storage", FORMATS)

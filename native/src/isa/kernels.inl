@@ -28,6 +28,7 @@ constexpr Kernels make_kernels(const char* name) {
   k.linear[(int)Packed::q8_float_min] = linear<Packed::q8_float_min>;
   k.linear[(int)Packed::q8_half] = linear<Packed::q8_half>;
   k.linear[(int)Packed::q8_float_16] = linear<Packed::q8_float_16>;
+  k.linear[(int)Packed::q8_channel] = linear<Packed::q8_channel>;
   k.norm_heads = norm_heads;
   k.rotate = rotate;
   k.attend_scratch = attend_scratch;

@@ -3,13 +3,14 @@
 // A row's result is the same in every variant: no split over k; integer sums, which are exact, for
 // each group; and float sums group by group, or k by k, in one order.
 
-template <int Rows>
+template <int Rows, bool HasColumnScale>
 HW_INLINE void store_tile(const LinearArgs& a, F (&sums)[Rows][kLinearVectors], int vectors, int block,
                           int row, int row_end) {
   for (int r = 0; r < Rows && row + r < row_end; ++r) {
     float* out = a.out + (size_t)(row + r) * a.out_stride + (size_t)block * kLanes;
     for (int v = 0; v < vectors; ++v) {
       F x = sums[r][v];
+      if constexpr (HasColumnScale) x = mul(x, load(a.column_scales + (size_t)(block + v) * kLanes));
       if (a.bias) x = add(x, load(a.bias + (size_t)(block + v) * kLanes));
       store(out + v * kLanes, x);
     }
@@ -96,11 +97,18 @@ HW_INLINE void integer_tile(const LinearArgs& a, int block, int row, int row_end
 #pragma GCC unroll 8
       for (int v = 0; v < Vectors; ++v) {
         const uint8_t* group = factors + v * factor_stride;
-        const F scale = load_scale<t.scale_bytes>(group, part);
+        if constexpr (t.per_group == 0) {
 #pragma GCC unroll 8
-        for (int r = 0; r < Rows; ++r) {
-          const F scaled = mul(to_float(acc[r][v]), splat(scales[g * kRowTile + r]));
-          sums[r][v] = fma(scaled, scale, sums[r][v]);
+          for (int r = 0; r < Rows; ++r) {
+            sums[r][v] = fma(to_float(acc[r][v]), splat(scales[g * kRowTile + r]), sums[r][v]);
+          }
+        } else {
+          const F scale = load_scale<t.scale_bytes>(group, part);
+#pragma GCC unroll 8
+          for (int r = 0; r < Rows; ++r) {
+            const F scaled = mul(to_float(acc[r][v]), splat(scales[g * kRowTile + r]));
+            sums[r][v] = fma(scaled, scale, sums[r][v]);
+          }
         }
         if constexpr (has_min) {
           const F minimum = load_scale<t.scale_bytes>(group, 1);
@@ -115,7 +123,7 @@ HW_INLINE void integer_tile(const LinearArgs& a, int block, int row, int row_end
     codes += kPanel * code_stride;
     factors += kPanel * factor_stride;
   }
-  store_tile<Rows>(a, sums, Vectors, block, row, row_end);
+  store_tile<Rows, t.per_group == 0>(a, sums, Vectors, block, row, row_end);
 }
 
 // One step along k: weights of kLanes columns, and one row's activations in all lanes.
@@ -168,7 +176,7 @@ HW_INLINE void float_tile(const LinearArgs& a, int block, int row, int row_end) 
     x += steps * kRowTile * 4;
     codes += kPanel * stride;
   }
-  store_tile<Rows>(a, sums, Vectors, block, row, row_end);
+  store_tile<Rows, false>(a, sums, Vectors, block, row, row_end);
 }
 
 template <Packed Format, int Rows, int Vectors>

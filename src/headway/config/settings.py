@@ -47,8 +47,10 @@ class ModelSettings(Section):
         "`simulated` takes modelled time and answers arbitrary tokens",
         planned=("replay",),
     )
-    quantization: Literal["auto", "float32", "bfloat16", "int8"] = setting(
-        "auto", "precision of the weights with the cpu executor; `auto` keeps the file's own"
+    quantization: Literal["auto", "float32", "bfloat16", "int8", "int8-channel"] = setting(
+        "auto",
+        "precision of the weights with the cpu executor; `auto` keeps the file's own, `int8` has "
+        "a scale for each 32 inputs, `int8-channel` one for each output, which is coarser",
     )
     max_model_len: int | None = setting(
         None,

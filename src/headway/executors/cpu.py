@@ -17,10 +17,10 @@ from headway.executors.model import ModelExecutor
 from headway.kernels.ops import Ops
 from headway.models.checkpoint import Checkpoint
 
-Quantization = Literal["auto", "float32", "bfloat16", "int8"]
+Quantization = Literal["auto", "float32", "bfloat16", "int8", "int8-channel"]
 KvDtype = Literal["bfloat16", "float32"]
 
-_QUANTIZATIONS: Final = ("auto", "float32", "bfloat16", "int8")
+_QUANTIZATIONS: Final = ("auto", "float32", "bfloat16", "int8", "int8-channel")
 _KV_DTYPES: Final = ("bfloat16", "float32")
 
 _log = logging.getLogger(__name__)

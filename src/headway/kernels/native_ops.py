@@ -32,6 +32,7 @@ QUANTIZATIONS: Final[dict[str, str]] = {
     "float32": "F32",
     "bfloat16": "BF16",
     "int8": "Q8_0",
+    "int8-channel": "INT8_CHANNEL",
 }
 """The storage format that weights are converted to; none for ``auto``."""
 
