@@ -187,7 +187,8 @@ def main() -> None:
     driver = Driver(executor, checkpoint.config.vocab_size)
     limits = _native.machine_limits(args.isa, args.threads)
     print(
-        f"{executor.ops.core.isa}, {args.threads} threads: {limits.read_bytes_per_s / 1e9:.1f} GB/s, "
+        f"{executor.ops.core.isa}, {args.threads} threads: "
+        f"{limits.read_bytes_per_s / 1e9:.1f} GB/s, "
         f"{limits.int8_ops_per_s / 1e9:.0f} Gop/s in int8, "
         f"{limits.bf16_ops_per_s / 1e9:.0f} in bfloat16; "
         f"fork and join {executor.ops.core.fork_join_latency(50):.0f} ns"

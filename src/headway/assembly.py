@@ -37,6 +37,7 @@ from headway.text.tokenizer import Tokenizer
 _log = logging.getLogger(__name__)
 
 _BYTES_PER_ELEMENT = {"float32": 4, "bfloat16": 2}
+_BYTES_PER_WEIGHT = {"auto": 4, "float32": 4, "bfloat16": 2, "int8": 2, "int8-channel": 2}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,7 +239,7 @@ def _bytes_per_weight(settings: Settings) -> int:
     model = settings.model
     if model.executor != "cpu":
         return _BYTES_PER_ELEMENT[model.dtype]
-    return {"float32": 4, "bfloat16": 2, "int8": 2, "int8-channel": 2, "auto": 4}[model.quantization]
+    return _BYTES_PER_WEIGHT[model.quantization]
 
 
 def available_memory_bytes() -> int:

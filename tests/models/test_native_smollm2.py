@@ -25,7 +25,7 @@ native_ops = pytest.importorskip(
 pytestmark = pytest.mark.slow
 
 LICENCE = Path(__file__).parents[2] / "LICENSE"
-NUM_TOKENS = 512
+NUM_TOKENS, ROWS_AT_ONCE = 2000, 250
 BLOCKS = NUM_TOKENS // 16
 
 
@@ -68,20 +68,28 @@ def native(checkpoint: Checkpoint, token_ids: list[int], isa: str, **options: An
 
 
 @pytest.fixture(scope="module")
-def exact(checkpoint: Checkpoint, token_ids: list[int]) -> npt.NDArray[np.float32]:
-    """By torch in float32, which is checked against ``transformers`` elsewhere."""
-    torch = pytest.importorskip("torch")
-    from headway.kernels.torch_ops import TorchOps
+def exact(smollm2_gguf: Path, token_ids: list[int]) -> npt.NDArray[np.float32]:
+    """By ``transformers``, in float32."""
+    pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+    from transformers_oracle import oracle_logits, smollm2_by_transformers
 
-    ops = TorchOps(checkpoint.config, num_blocks=BLOCKS, block_size=16, dtype="float32")
-    with torch.inference_mode():
-        return logits(checkpoint, ops, token_ids)
+    return oracle_logits(smollm2_by_transformers(smollm2_gguf), token_ids)
 
 
 def log_softmax(values: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
     shifted = values.astype(np.float64) - values.max(axis=1, keepdims=True)
     found: npt.NDArray[np.float64] = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
     return found
+
+
+def mean_divergence(expected: npt.NDArray[np.float32], seen: npt.NDArray[np.float32]) -> float:
+    """Return the mean Kullback-Leibler divergence of the second from the first, in nats."""
+    total = 0.0
+    for i in range(0, len(expected), ROWS_AT_ONCE):
+        p, q = log_softmax(expected[i : i + ROWS_AT_ONCE]), log_softmax(seen[i : i + ROWS_AT_ONCE])
+        total += float((np.exp(p) * (p - q)).sum())
+    return total / len(expected)
 
 
 @pytest.mark.parametrize("isa", ["auto", "avx2"])
@@ -94,26 +102,40 @@ def test_float32_is_exact(
     assert np.abs(found - exact).max() <= 1e-4 * np.abs(exact).max()
 
 
+BOUNDS = {
+    ("auto", "bfloat16"): (0.005, 0.95),
+    ("auto", "float32"): (0.005, 0.95),
+    ("float32", "bfloat16"): (0.0005, 0.99),
+    ("bfloat16", "bfloat16"): (0.001, 0.975),
+    ("int8", "bfloat16"): (0.007, 0.93),
+    ("int8-channel", "bfloat16"): (0.015, 0.9),
+}
+"""By weights and KV pool: the highest mean divergence, the least agreement of the first choice."""
+
+
 @pytest.mark.parametrize(
-    ("quantization", "highest_divergence", "least_agreement"),
-    [("auto", 0.005, 0.94), ("bfloat16", 0.001, 0.97), ("int8", 0.01, 0.92), ("int8-channel", 0.02, 0.9)],
+    ("isa", "quantization", "kv_dtype"),
+    [
+        *(("auto", *precision) for precision in BOUNDS),
+        ("avx2", "auto", "bfloat16"),
+        ("avx2", "int8", "bfloat16"),
+    ],
 )
-@pytest.mark.parametrize("isa", ["auto", "avx2"])
 def test_other_precisions_are_close(
     checkpoint: Checkpoint,
     token_ids: list[int],
     exact: npt.NDArray[np.float32],
     isa: str,
     quantization: str,
-    highest_divergence: float,
-    least_agreement: float,
+    kv_dtype: str,
 ) -> None:
+    """Run with ``-s`` for the table in docs/design/executors.md."""
     if isa not in (*native_ops.isas(), "auto"):
         pytest.skip(f"this processor has no {isa}")
-    found = native(checkpoint, token_ids, isa, quantization=quantization, kv_dtype="bfloat16")
-    expected, seen = log_softmax(exact), log_softmax(found)
-    divergence = (np.exp(expected) * (expected - seen)).sum(axis=1).mean()
+    highest, least = BOUNDS[quantization, kv_dtype]
+    found = native(checkpoint, token_ids, isa, quantization=quantization, kv_dtype=kv_dtype)
+    divergence = mean_divergence(exact, found)
     agreement = (found.argmax(axis=1) == exact.argmax(axis=1)).mean()
-    print(f"{quantization} on {isa}: mean KL {divergence:.5f}, top-1 agreement {agreement:.3f}")
-    assert divergence <= highest_divergence
-    assert agreement >= least_agreement
+    print(f"\n{isa}: {quantization}, {kv_dtype}: mean KL {divergence:.5f}, top-1 {agreement:.1%}")
+    assert divergence <= highest
+    assert agreement >= least

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from headway.core.plan import NewSequence, RequestId, SequenceId, Slice, StepPlan, TableUpdate
@@ -17,7 +16,9 @@ from headway.models.loading import open_checkpoint
 from headway.text.loading import load_tokenizer
 
 torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
+pytest.importorskip("transformers")
+
+from transformers_oracle import oracle_logits, smollm2_by_transformers  # noqa: E402 - needs torch
 
 from headway.executors.torch import TorchExecutor  # noqa: E402 - needs torch
 
@@ -65,25 +66,7 @@ def checkpoint(smollm2_gguf: Path) -> Checkpoint:
 
 @pytest.fixture(scope="module")
 def oracle(smollm2_gguf: Path) -> Any:
-    """The model as ``transformers`` reads the same file.
-
-    By its own GGUF reader, since ``from_pretrained`` would ask for yet another package.
-    """
-    from transformers import modeling_gguf_pytorch_utils
-
-    load: Any = modeling_gguf_pytorch_utils.load_gguf_checkpoint
-    fields = load(str(smollm2_gguf))["config"]
-    assert fields.pop("model_type") == "llama"
-    rope = {"rope_type": "default", "rope_theta": fields.pop("rope_theta")}
-    config = transformers.LlamaConfig(**fields, rope_parameters=rope)
-    with torch.device("meta"):
-        shapes = transformers.LlamaForCausalLM(config)
-    read = load(str(smollm2_gguf), return_tensors=True, model_to_load=shapes)
-    model = transformers.LlamaForCausalLM(config)
-    missing = model.load_state_dict(read["tensors"], strict=False)
-    assert missing.missing_keys == ["lm_head.weight"]  # tied
-    assert not missing.unexpected_keys
-    return model.eval()
+    return smollm2_by_transformers(smollm2_gguf)
 
 
 @pytest.fixture(scope="module")
@@ -92,12 +75,6 @@ def prompts(checkpoint: Checkpoint) -> list[list[int]]:
     tokenizer = load_tokenizer(assets.tokenizer_json, assets.tokenizer_config, assets.gguf_metadata)
     frame = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n"
     return [tokenizer.encode(frame.format(q), add_special_tokens=False) for q in QUESTIONS]
-
-
-def oracle_logits(model: Any, token_ids: Sequence[int]) -> npt.NDArray[np.float32]:
-    with torch.no_grad():
-        logits: npt.NDArray[np.float32] = model(torch.tensor([token_ids])).logits[0].numpy()
-    return logits
 
 
 def start(prompts: Sequence[Sequence[int]], **sampling: Any) -> StepPlan:
