@@ -66,7 +66,7 @@ $(CREATED):
 	@touch $@
 
 $(CAN_SERVE): $(DECLARED) $(NATIVE) $(CREATED)
-	$(PIP) install --constraint constraints.txt --editable '.[torch,hub]'
+	$(PIP) install --constraint constraints.txt --editable '.[hub]'
 	@touch $@
 
 # Whoever can test can serve.

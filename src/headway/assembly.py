@@ -29,7 +29,7 @@ from headway.metrics.engine import EngineMetrics
 from headway.models.catalog import CATALOG, resolve
 from headway.models.checkpoint import Checkpoint
 from headway.models.config import ModelConfig
-from headway.models.loading import open_checkpoint
+from headway.models.loading import open_checkpoint, open_dummy
 from headway.text.chat_template import ChatTemplate, load_chat_template
 from headway.text.loading import load_tokenizer
 from headway.text.tokenizer import Tokenizer
@@ -57,7 +57,7 @@ def assemble(settings: Settings, progress: Callable[[str], None]) -> Assembly:
     Raises:
         UsageError: the model or the settings can't be used; the message says what to change.
     """
-    checkpoint = open_checkpoint(resolve(settings.model.path, progress))
+    checkpoint = _checkpoint(settings, progress)
     tokenizer, template = _text(checkpoint, settings)
     config = _scheduler_config(settings, checkpoint.config)
     limits = config.limits
@@ -91,6 +91,15 @@ def assemble(settings: Settings, progress: Callable[[str], None]) -> Assembly:
         generator=generator,
         metrics=metrics,
     )
+
+
+def _checkpoint(settings: Settings, progress: Callable[[str], None]) -> Checkpoint:
+    model = settings.model
+    if model.load_format != "dummy":
+        return open_checkpoint(resolve(model.path, progress))
+    checkpoint = open_dummy(Path(model.path), model.dummy_format)
+    _log.warning('the weights are random (model.load_format = "dummy"): answers mean nothing')
+    return checkpoint
 
 
 def _default_name(model: str) -> str:
@@ -209,7 +218,9 @@ def _num_swap_blocks(settings: Settings, config: ModelConfig) -> int:
 
 
 def _kv_dtype(settings: Settings) -> str:
-    return settings.kv.dtype if settings.model.executor == "cpu" else settings.model.dtype
+    if settings.model.executor == "torch":
+        return settings.model.dtype or "float32"
+    return settings.kv.dtype or "bfloat16"
 
 
 def kv_bytes_per_block(config: ModelConfig, block_size: int, dtype: str) -> int:
@@ -236,8 +247,8 @@ def _weight_bytes(settings: Settings, config: ModelConfig) -> int:
 def _bytes_per_weight(settings: Settings) -> int:
     """Return the bytes of a weight in memory; of a file's own precision no more than these."""
     model = settings.model
-    if model.executor != "cpu":
-        return _BYTES_PER_ELEMENT[model.dtype]
+    if model.executor == "torch":
+        return _BYTES_PER_ELEMENT[model.dtype or "float32"]
     return {"float32": 4, "bfloat16": 2, "int8": 2, "auto": 4}[model.quantization]
 
 
@@ -302,7 +313,7 @@ def _torch_executor(
         num_blocks=limits.num_blocks,
         block_size=limits.block_size,
         num_swap_blocks=limits.num_swap_blocks,
-        dtype=settings.model.dtype,
+        dtype=settings.model.dtype or "float32",
         num_threads=settings.model.num_threads,
     )
 
@@ -316,8 +327,9 @@ def _cpu_executor(settings: Settings, checkpoint: Checkpoint, limits: SchedulerL
         block_size=limits.block_size,
         num_swap_blocks=limits.num_swap_blocks,
         quantization=settings.model.quantization,
-        kv_dtype=settings.kv.dtype,
+        kv_dtype=settings.kv.dtype or "bfloat16",
         num_threads=settings.model.num_threads,
+        isa=settings.model.isa,
     )
 
 

@@ -17,7 +17,7 @@ from headway.errors import ConfigError, JournalError, ModelError
 from headway.testing.tiny_models import tiny_config
 
 CONFIG = tiny_config(vocab_size=97)
-BLOCK_BYTES = assembly.kv_bytes_per_block(CONFIG, 16, "float32")
+BLOCK_BYTES = assembly.kv_bytes_per_block(CONFIG, 16, "bfloat16")
 
 
 def limits(**flags: object) -> SchedulerLimits:
@@ -27,8 +27,8 @@ def limits(**flags: object) -> SchedulerLimits:
 
 def test_a_block_holds_keys_and_values_of_all_layers() -> None:
     elements = 2 * CONFIG.num_layers * CONFIG.num_kv_heads * CONFIG.head_dim * 16
-    assert elements * 4 == BLOCK_BYTES
-    assert assembly.kv_bytes_per_block(CONFIG, 16, "bfloat16") == elements * 2
+    assert elements * 2 == BLOCK_BYTES
+    assert assembly.kv_bytes_per_block(CONFIG, 16, "float32") == elements * 4
 
 
 def test_the_pool_is_as_large_as_was_said() -> None:
@@ -36,11 +36,21 @@ def test_the_pool_is_as_large_as_was_said() -> None:
     assert limits(kv__capacity_bytes=10 * BLOCK_BYTES + 1).num_blocks == 10
 
 
-def test_the_cpu_executor_has_a_type_of_kv_of_its_own() -> None:
-    wanted = 10 * BLOCK_BYTES
-    assert limits(model__executor="cpu", kv__capacity_bytes=wanted).num_blocks == 20
-    of_float = limits(model__executor="cpu", kv__dtype="float32", kv__capacity_bytes=wanted)
-    assert of_float.num_blocks == 10
+@pytest.mark.parametrize(
+    ("flags", "num_blocks"),
+    [
+        ({}, 20),
+        ({"model__executor": "simulated"}, 20),
+        ({"kv__dtype": "float32"}, 10),
+        ({"model__executor": "simulated", "kv__dtype": "float32"}, 10),
+        ({"model__executor": "torch"}, 10),
+        ({"model__executor": "torch", "model__dtype": "bfloat16"}, 20),
+    ],
+)
+def test_the_type_of_the_kv_is_that_of_the_executor(
+    flags: dict[str, object], num_blocks: int
+) -> None:
+    assert limits(kv__capacity_bytes=20 * BLOCK_BYTES, **flags).num_blocks == num_blocks
 
 
 def test_the_pool_is_never_larger_than_could_be_used() -> None:
