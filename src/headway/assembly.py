@@ -8,8 +8,10 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 
 from headway.config import Settings
@@ -41,7 +43,10 @@ _BYTES_PER_ELEMENT = {"float32": 4, "bfloat16": 2}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assembly:
-    """A model ready to serve; ``engine`` is not started yet."""
+    """A model ready to serve; ``engine`` is not started yet.
+
+    ``computing`` says what computes, and in which precision, for people and metrics.
+    """
 
     name: str
     settings: Settings
@@ -49,6 +54,7 @@ class Assembly:
     engine: AsyncEngine
     generator: Generator
     metrics: EngineMetrics
+    computing: Mapping[str, str]
 
 
 def assemble(settings: Settings, progress: Callable[[str], None]) -> Assembly:
@@ -63,8 +69,8 @@ def assemble(settings: Settings, progress: Callable[[str], None]) -> Assembly:
     limits = config.limits
     scheduler = _scheduler(config)
     name = settings.model.served_name or _default_name(settings.model.path)
-    metrics = EngineMetrics(name, scheduler.statistics)
-    executor = _executor(settings, checkpoint, limits)
+    executor, computing = _executor(settings, checkpoint, limits)
+    metrics = EngineMetrics(name, scheduler.statistics, computing)
     # the journal comes last, so that a start that fails leaves none behind
     journal = _journal(settings, scheduler)
     engine = Engine(scheduler, executor, RealClock(), journal=journal, observers=[metrics])
@@ -90,6 +96,7 @@ def assemble(settings: Settings, progress: Callable[[str], None]) -> Assembly:
         engine=front,
         generator=generator,
         metrics=metrics,
+        computing=computing,
     )
 
 
@@ -292,13 +299,17 @@ def _journal(settings: Settings, scheduler: Scheduler) -> Journal | None:
 # -------------------------------------------------------------------- executors
 
 
-def _executor(settings: Settings, checkpoint: Checkpoint, limits: SchedulerLimits) -> Executor:
-    return _EXECUTORS[settings.model.executor](settings, checkpoint, limits)
+_Made = tuple[Executor, dict[str, str]]
 
 
-def _torch_executor(
-    settings: Settings, checkpoint: Checkpoint, limits: SchedulerLimits
-) -> Executor:
+def _executor(settings: Settings, checkpoint: Checkpoint, limits: SchedulerLimits) -> _Made:
+    """Make the executor, and say what is chosen in it, by name."""
+    name = settings.model.executor
+    executor, chosen = _EXECUTORS[name](settings, checkpoint, limits)
+    return executor, {"executor": name, **chosen}
+
+
+def _torch_executor(settings: Settings, checkpoint: Checkpoint, limits: SchedulerLimits) -> _Made:
     from headway.kernels.openmp import spin_briefly
 
     spin_briefly()
@@ -308,35 +319,52 @@ def _torch_executor(
         if error.name != "torch":
             raise
         raise ConfigError("the torch executor needs torch: pip install 'headway[torch]'") from error
-    return TorchExecutor(
+    dtype = settings.model.dtype or "float32"
+    executor = TorchExecutor(
         checkpoint,
         num_blocks=limits.num_blocks,
         block_size=limits.block_size,
         num_swap_blocks=limits.num_swap_blocks,
-        dtype=settings.model.dtype or "float32",
+        dtype=dtype,
         num_threads=settings.model.num_threads,
     )
+    return executor, {"weights": dtype, "kv": dtype}
 
 
-def _cpu_executor(settings: Settings, checkpoint: Checkpoint, limits: SchedulerLimits) -> Executor:
+def _cpu_executor(settings: Settings, checkpoint: Checkpoint, limits: SchedulerLimits) -> _Made:
     from headway.executors.cpu import CpuExecutor
 
-    return CpuExecutor(
+    kv_dtype = settings.kv.dtype or "bfloat16"
+    quantization = settings.model.quantization
+    executor = CpuExecutor(
         checkpoint,
         num_blocks=limits.num_blocks,
         block_size=limits.block_size,
         num_swap_blocks=limits.num_swap_blocks,
-        quantization=settings.model.quantization,
-        kv_dtype=settings.kv.dtype or "bfloat16",
+        quantization=quantization,
+        kv_dtype=kv_dtype,
         num_threads=settings.model.num_threads,
         isa=settings.model.isa,
     )
+    weights = _formats(checkpoint) if quantization == "auto" else quantization
+    if executor.isa == "numpy":
+        weights = "float32"
+    return executor, {"isa": executor.isa, "weights": weights, "kv": kv_dtype}
+
+
+def _formats(checkpoint: Checkpoint) -> str:
+    """Return the storage formats of the matrices, the commonest first."""
+    sizes = Counter[str]()
+    for tensor in checkpoint.tensors.values():
+        if len(tensor.shape) > 1:
+            sizes[tensor.format] += prod(tensor.shape)
+    return "+".join(name for name, _ in sizes.most_common())
 
 
 def _simulated_executor(
     settings: Settings, checkpoint: Checkpoint, limits: SchedulerLimits
-) -> Executor:
-    return SimulatedExecutor(
+) -> _Made:
+    executor = SimulatedExecutor(
         simulated_costs(settings.simulation),
         RealClock(),
         num_blocks=limits.num_blocks,
@@ -344,9 +372,10 @@ def _simulated_executor(
         num_swap_blocks=limits.num_swap_blocks,
         vocab_size=checkpoint.config.vocab_size,
     )
+    return executor, {}
 
 
-_EXECUTORS: Mapping[str, Callable[[Settings, Checkpoint, SchedulerLimits], Executor]] = {
+_EXECUTORS: Mapping[str, Callable[[Settings, Checkpoint, SchedulerLimits], _Made]] = {
     "torch": _torch_executor,
     "cpu": _cpu_executor,
     "simulated": _simulated_executor,

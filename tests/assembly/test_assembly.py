@@ -10,11 +10,14 @@ import pytest
 
 from headway import assembly
 from headway.config import ClassSettings, load_settings
+from headway.core.config import SchedulerConfig
 from headway.core.costs import StepCosts, StepFeatures
 from headway.core.limits import SchedulerLimits
 from headway.core.plan import BlockMove, StepPlan
 from headway.errors import ConfigError, JournalError, ModelError
-from headway.testing.tiny_models import tiny_config
+from headway.metrics.engine import EngineMetrics
+from headway.models.dummy import dummy_tensors
+from headway.testing.tiny_models import tiny_checkpoint, tiny_config
 
 CONFIG = tiny_config(vocab_size=97)
 BLOCK_BYTES = assembly.kv_bytes_per_block(CONFIG, 16, "bfloat16")
@@ -163,3 +166,47 @@ def test_reservations_shorten_what_others_can_have() -> None:
     settings = replace(load_settings(flags={"kv.num_blocks": 9}).settings, classes=classes)
     config = assembly._scheduler_config(settings, CONFIG)
     assert assembly.longest_by_class(config) == {"live": 3 * 16 + 1, "x": 6 * 16 + 1}
+
+
+@pytest.mark.parametrize(
+    ("flags", "computing"),
+    [
+        (
+            {"model.isa": "portable"},
+            {"executor": "cpu", "isa": "portable", "weights": "Q4_0+Q8_0", "kv": "bfloat16"},
+        ),
+        (
+            {"model.isa": "portable", "model.quantization": "int8", "kv.dtype": "float32"},
+            {"executor": "cpu", "isa": "portable", "weights": "int8", "kv": "float32"},
+        ),
+        ({"model.executor": "torch"}, {"executor": "torch", "weights": "float32", "kv": "float32"}),
+        ({"model.executor": "simulated"}, {"executor": "simulated"}),
+    ],
+)
+def test_what_computes_is_said(flags: dict[str, object], computing: dict[str, str]) -> None:
+    needed = {"torch": "torch", "cpu": "headway.kernels._native"}
+    if computing["executor"] in needed:
+        pytest.importorskip(needed[computing["executor"]])
+    checkpoint = replace(tiny_checkpoint(CONFIG), tensors=dummy_tensors(CONFIG, "Q4_0"))
+    settings = load_settings(flags=flags).settings
+    limits = assembly._scheduler_config(settings, CONFIG).limits
+    _, said = assembly._executor(settings, checkpoint, limits)
+    assert said == computing
+    metrics = EngineMetrics(
+        "m", assembly._scheduler(SchedulerConfig(limits=limits)).statistics, said
+    )
+    (info,) = [
+        line for line in metrics.render().decode().splitlines() if line[:13] == "headway_info{"
+    ]
+    assert all(f'{name}="{choice}"' in info for name, choice in computing.items())
+
+
+def test_without_kernels_the_fallback_is_said(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("headway.executors.cpu.has_native_kernels", lambda: False)
+    settings = load_settings(flags={"kv.num_blocks": 4}).settings
+    limits = assembly._scheduler_config(settings, CONFIG).limits
+    _, said = assembly._executor(settings, tiny_checkpoint(CONFIG), limits)
+    assert (said["isa"], said["weights"]) == ("numpy", "float32")
+    assert "there was no C++ compiler" in caplog.text
