@@ -39,6 +39,7 @@ from headway.text.tokenizer import Tokenizer
 _log = logging.getLogger(__name__)
 
 _BYTES_PER_ELEMENT = {"float32": 4, "bfloat16": 2}
+_BYTES_AS_STORED = {"F32": 4, "F16": 2, "BF16": 2, "Q4_0": 0.75, "Q4_1": 0.75, "Q4_K": 0.75}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +66,7 @@ def assemble(settings: Settings, progress: Callable[[str], None]) -> Assembly:
     """
     checkpoint = _checkpoint(settings, progress)
     tokenizer, template = _text(checkpoint, settings)
-    config = _scheduler_config(settings, checkpoint.config)
+    config = _scheduler_config(settings, checkpoint)
     limits = config.limits
     scheduler = _scheduler(config)
     name = settings.model.served_name or _default_name(settings.model.path)
@@ -156,9 +157,9 @@ def _scheduler(config: SchedulerConfig) -> Scheduler:
         raise ConfigError(f"[scheduler] {error}") from error
 
 
-def _scheduler_config(settings: Settings, config: ModelConfig) -> SchedulerConfig:
-    max_model_len = _max_model_len(settings, config)
-    num_blocks = _num_blocks(settings, config, max_model_len)
+def _scheduler_config(settings: Settings, checkpoint: Checkpoint) -> SchedulerConfig:
+    max_model_len = _max_model_len(settings, checkpoint.config)
+    num_blocks = _num_blocks(settings, checkpoint, max_model_len)
     num_kv_tokens = num_blocks * settings.kv.block_size
     if num_kv_tokens + 1 < max_model_len:
         _log.warning(
@@ -172,7 +173,7 @@ def _scheduler_config(settings: Settings, config: ModelConfig) -> SchedulerConfi
         settings,
         max_model_len=max_model_len,
         num_blocks=num_blocks,
-        num_swap_blocks=_num_swap_blocks(settings, config),
+        num_swap_blocks=_num_swap_blocks(settings, checkpoint.config),
     )
 
 
@@ -193,19 +194,19 @@ def _max_model_len(settings: Settings, config: ModelConfig) -> int:
     return wanted or longest
 
 
-def _num_blocks(settings: Settings, config: ModelConfig, max_model_len: int) -> int:
+def _num_blocks(settings: Settings, checkpoint: Checkpoint, max_model_len: int) -> int:
     """Return how many KV blocks to have: as set, as fits, or as could ever be used."""
     kv = settings.kv
     if kv.num_blocks is not None:
         return kv.num_blocks
-    num_bytes = kv_bytes_per_block(config, kv.block_size, _kv_dtype(settings))
+    num_bytes = kv_bytes_per_block(checkpoint.config, kv.block_size, _kv_dtype(settings))
     if kv.capacity_bytes is not None:
         if kv.capacity_bytes < num_bytes:
             raise ConfigError(
                 f"kv.capacity_bytes ({kv.capacity_bytes}) is less than one block ({num_bytes})"
             )
         return kv.capacity_bytes // num_bytes
-    free = max(available_memory_bytes() - _other_bytes(settings, config), 0)
+    free = max(available_memory_bytes() - _other_bytes(settings, checkpoint), 0)
     most_useful = settings.scheduler.max_num_seqs * -(-max_model_len // kv.block_size)
     num_blocks = min(int(kv.memory_utilization * free) // num_bytes, most_useful)
     if num_blocks < 1:
@@ -236,27 +237,32 @@ def kv_bytes_per_block(config: ModelConfig, block_size: int, dtype: str) -> int:
     return per_position * block_size * _BYTES_PER_ELEMENT[dtype]
 
 
-def _other_bytes(settings: Settings, config: ModelConfig) -> int:
+def _other_bytes(settings: Settings, checkpoint: Checkpoint) -> int:
     """Return about how many bytes are taken before the pool; a simulated engine has neither."""
     if settings.model.executor == "simulated":
         return 0
-    return _weight_bytes(settings, config) + settings.kv.swap_space_bytes
+    return _weight_bytes(settings, checkpoint) + settings.kv.swap_space_bytes
 
 
-def _weight_bytes(settings: Settings, config: ModelConfig) -> int:
+def _weight_bytes(settings: Settings, checkpoint: Checkpoint) -> int:
     """Return about how many bytes the weights take in memory."""
-    attention = 2 * config.head_dim * (config.num_heads + config.num_kv_heads)
-    layer = config.hidden_size * (attention + 3 * config.intermediate_size)
-    embeddings = (1 if config.tie_word_embeddings else 2) * config.vocab_size * config.hidden_size
-    return (config.num_layers * layer + embeddings) * _bytes_per_weight(settings)
+    tensors = checkpoint.tensors.values()
+    return int(sum(prod(t.shape) * _bytes_per_weight(settings, t.format) for t in tensors))
 
 
-def _bytes_per_weight(settings: Settings) -> int:
-    """Return the bytes of a weight in memory; of a file's own precision no more than these."""
+def _bytes_per_weight(settings: Settings, storage: str) -> float:
+    """Return at most how many bytes the executor takes for a weight of a storage format."""
     model = settings.model
     if model.executor == "torch":
         return _BYTES_PER_ELEMENT[model.dtype or "float32"]
-    return {"float32": 4, "bfloat16": 2, "int8": 2, "auto": 4}[model.quantization]
+    from headway.executors.cpu import has_native_kernels
+
+    if model.quantization == "float32" or not has_native_kernels():
+        return 4
+    if model.quantization == "bfloat16":
+        return 2
+    # with two float32 scales for each 32
+    return 1.25 if model.quantization == "int8" else _BYTES_AS_STORED.get(storage, 1.25)
 
 
 def available_memory_bytes() -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 
 import pytest
@@ -20,12 +21,13 @@ from headway.models.dummy import dummy_tensors
 from headway.testing.tiny_models import tiny_checkpoint, tiny_config
 
 CONFIG = tiny_config(vocab_size=97)
+CHECKPOINT = tiny_checkpoint(CONFIG)
 BLOCK_BYTES = assembly.kv_bytes_per_block(CONFIG, 16, "bfloat16")
 
 
 def limits(**flags: object) -> SchedulerLimits:
     keys = {name.replace("__", "."): value for name, value in flags.items()}
-    return assembly._scheduler_config(load_settings(flags=keys).settings, CONFIG).limits
+    return assembly._scheduler_config(load_settings(flags=keys).settings, CHECKPOINT).limits
 
 
 def test_a_block_holds_keys_and_values_of_all_layers() -> None:
@@ -56,13 +58,40 @@ def test_the_type_of_the_kv_is_that_of_the_executor(
     assert limits(kv__capacity_bytes=20 * BLOCK_BYTES, **flags).num_blocks == num_blocks
 
 
+@pytest.mark.parametrize(
+    ("flags", "storage"),
+    [
+        ({}, "F32"), ({}, "BF16"), ({}, "Q8_0"), ({}, "Q4_0"), ({}, "Q4_1"), ({}, "Q5_1"),
+        ({"model.quantization": "int8"}, "BF16"),
+        ({"model.quantization": "bfloat16"}, "Q8_0"),
+        ({"model.quantization": "float32"}, "Q4_1"),
+    ],
+)  # fmt: skip
+def test_the_weights_take_about_what_is_reckoned(flags: dict[str, str], storage: str) -> None:
+    pytest.importorskip("headway.kernels._native", reason="the kernels are not built")
+    config = tiny_config(
+        num_layers=1, hidden_size=1056, intermediate_size=4224, vocab_size=4800, head_dim=48
+    )
+    checkpoint = replace(CHECKPOINT, config=config, tensors=dummy_tensors(config, storage))
+    settings = load_settings(flags={"kv.num_blocks": 1, **flags}).settings
+    limits = assembly._scheduler_config(settings, checkpoint).limits
+    executor, _ = assembly._executor(settings, checkpoint, limits)
+    (layer,) = executor._executor._model._layers
+    matrices = [layer.qkv, layer.output, layer.gate_up, layer.down, executor._executor._model.head]
+    taken = sum(matrix.num_bytes for matrix in matrices)
+    reckoned = assembly._weight_bytes(settings, checkpoint)
+    table = checkpoint.tensors["model.embed_tokens.weight"]
+    reckoned -= int(prod(table.shape) * assembly._bytes_per_weight(settings, table.format))
+    assert 0.6 * reckoned < taken < 1.3 * reckoned  # large pages are filled in part
+
+
 def test_the_pool_is_never_larger_than_could_be_used() -> None:
     found = limits(scheduler__max_num_seqs=3)
     assert found.num_blocks == 3 * -(-CONFIG.max_position_embeddings // 16)
 
 
 def test_the_pool_follows_the_free_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    weights = assembly._weight_bytes(load_settings().settings, CONFIG)
+    weights = assembly._weight_bytes(load_settings().settings, CHECKPOINT)
     monkeypatch.setattr(assembly, "available_memory_bytes", lambda: weights + 21 * BLOCK_BYTES)
     assert limits(kv__memory_utilization=0.5).num_blocks == 10
     with pytest.raises(ConfigError, match="no KV block"):
@@ -109,7 +138,7 @@ def test_a_file_that_is_no_journal_is_kept_and_another_path_asked_for(tmp_path: 
     path = tmp_path / "notes.txt"
     path.write_text("not a journal\n")
     settings = load_settings(flags={"journal.path": str(path)}).settings
-    scheduler = assembly._scheduler(assembly._scheduler_config(settings, CONFIG))
+    scheduler = assembly._scheduler(assembly._scheduler_config(settings, CHECKPOINT))
     with pytest.raises(JournalError, match=r"choose another path than .*notes.txt"):
         assembly._journal(settings, scheduler)
     assert path.read_text() == "not a journal\n"
@@ -130,7 +159,7 @@ def test_swap_space_is_counted_in_blocks() -> None:
 
 
 def test_swap_space_is_not_free_for_the_pool(monkeypatch: pytest.MonkeyPatch) -> None:
-    weights = assembly._weight_bytes(load_settings().settings, CONFIG)
+    weights = assembly._weight_bytes(load_settings().settings, CHECKPOINT)
     monkeypatch.setattr(assembly, "available_memory_bytes", lambda: weights + 20 * BLOCK_BYTES)
     found = limits(kv__memory_utilization=1.0, kv__swap_space_bytes=8 * BLOCK_BYTES)
     assert (found.num_blocks, found.num_swap_blocks) == (12, 8)
@@ -139,13 +168,13 @@ def test_swap_space_is_not_free_for_the_pool(monkeypatch: pytest.MonkeyPatch) ->
 def test_modelled_costs_are_those_of_the_executor() -> None:
     flags = {"model.executor": "simulated", "simulation.swap_ms_per_block": 3.0}
     settings = load_settings(flags=flags).settings
-    costs = assembly._scheduler_config(settings, CONFIG).costs
+    costs = assembly._scheduler_config(settings, CHECKPOINT).costs
     assert costs == StepCosts(swap_block_s=0.003)
     plan = StepPlan(0, (), swap_out=(BlockMove(0, 0),), swap_in=(BlockMove(1, 1),))
     seconds = costs.seconds(StepFeatures.of_plan(plan))
     assert seconds == pytest.approx(costs.base_s + 2 * costs.swap_block_s)
     measured = load_settings(flags={"simulation.step_base_ms": 99.0}).settings
-    assert assembly._scheduler_config(measured, CONFIG).costs == StepCosts()
+    assert assembly._scheduler_config(measured, CHECKPOINT).costs == StepCosts()
 
 
 def test_reserved_blocks_must_fit_the_pool() -> None:
@@ -153,7 +182,7 @@ def test_reserved_blocks_must_fit_the_pool() -> None:
     capacity = {"kv.capacity_bytes": 9 * BLOCK_BYTES}
     settings = replace(load_settings(flags=capacity).settings, classes=classes)
     with pytest.raises(ConfigError, match=r"9 blocks are reserved, and the pool has 9"):
-        assembly._scheduler_config(settings, CONFIG)
+        assembly._scheduler_config(settings, CHECKPOINT)
 
 
 def test_prefix_sharing_can_be_off() -> None:
@@ -164,7 +193,7 @@ def test_prefix_sharing_can_be_off() -> None:
 def test_reservations_shorten_what_others_can_have() -> None:
     classes = {"live": ClassSettings(reserved_slots=1, reserved_blocks=3), "x": ClassSettings()}
     settings = replace(load_settings(flags={"kv.num_blocks": 9}).settings, classes=classes)
-    config = assembly._scheduler_config(settings, CONFIG)
+    config = assembly._scheduler_config(settings, CHECKPOINT)
     assert assembly.longest_by_class(config) == {"live": 3 * 16 + 1, "x": 6 * 16 + 1}
 
 
@@ -189,7 +218,7 @@ def test_what_computes_is_said(flags: dict[str, object], computing: dict[str, st
         pytest.importorskip(needed[computing["executor"]])
     checkpoint = replace(tiny_checkpoint(CONFIG), tensors=dummy_tensors(CONFIG, "Q4_0"))
     settings = load_settings(flags=flags).settings
-    limits = assembly._scheduler_config(settings, CONFIG).limits
+    limits = assembly._scheduler_config(settings, CHECKPOINT).limits
     _, said = assembly._executor(settings, checkpoint, limits)
     assert said == computing
     metrics = EngineMetrics(
@@ -206,7 +235,7 @@ def test_without_kernels_the_fallback_is_said(
 ) -> None:
     monkeypatch.setattr("headway.executors.cpu.has_native_kernels", lambda: False)
     settings = load_settings(flags={"kv.num_blocks": 4}).settings
-    limits = assembly._scheduler_config(settings, CONFIG).limits
+    limits = assembly._scheduler_config(settings, CHECKPOINT).limits
     _, said = assembly._executor(settings, tiny_checkpoint(CONFIG), limits)
     assert (said["isa"], said["weights"]) == ("numpy", "float32")
     assert "there was no C++ compiler" in caplog.text
