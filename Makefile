@@ -4,7 +4,10 @@
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python -m
-PIP := $(RUN) pip --disable-pip-version-check
+# Pinned is also what builds the package, in an environment of pip's own: older versions of pip pass
+# the first variable on to it, later ones the second.
+PIP := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt \
+       $(RUN) pip --disable-pip-version-check
 DECLARED := pyproject.toml constraints.txt src/headway/_version.py
 # The kernels are compiled when the package is installed, also from a checkout.
 NATIVE := CMakeLists.txt $(shell find native -type f)
@@ -19,7 +22,7 @@ CAN_TEST := $(VENV)/.can-test
 
 help:
 	@echo "make install             what serving, testing and checking need, into $(VENV)"
-	@echo "make serve ARGS=...      install what serving needs, then: headway serve ARGS"
+	@echo "make serve ARGS=...      install what serving needs (no torch), then: headway serve ARGS"
 	@echo "make test ARGS=...       all tests, or those that ARGS names to pytest"
 	@echo "make check               format, lint, types, import contracts"
 	@echo "make format              format the code and sort its imports"
@@ -66,10 +69,10 @@ $(CREATED):
 	@touch $@
 
 $(CAN_SERVE): $(DECLARED) $(NATIVE) $(CREATED)
-	$(PIP) install --constraint constraints.txt --editable '.[torch,hub]'
+	$(PIP) install --editable '.[hub]'
 	@touch $@
 
 # Whoever can test can serve.
 $(CAN_TEST): $(DECLARED) $(NATIVE) $(CREATED)
-	$(PIP) install --constraint constraints.txt --editable '.[torch,hub,dev]'
+	$(PIP) install --editable '.[torch,hub,dev]'
 	@touch $(CAN_SERVE) $@

@@ -120,6 +120,9 @@ def _default(setting: Setting) -> str:
 
 # ------------------------------------------------------------------ metrics
 
+#: What the cpu executor says of itself; others leave some of it out.
+_COMPUTING = {"executor": "cpu", "isa": "avx2", "weights": "Q4_1", "kv": "bfloat16"}
+
 
 def families() -> list[Metric]:
     """Every metric family after a short life, so that each has series to read its labels from."""
@@ -134,7 +137,7 @@ def families() -> list[Metric]:
             )
         )
     )
-    metrics = EngineMetrics("model", scheduler.statistics)
+    metrics = EngineMetrics("model", scheduler.statistics, _COMPUTING)
     executor = ScriptedExecutor(repeat([1]))
     engine = Engine(scheduler, executor, VirtualClock(), observers=[metrics])
     sampling = SamplingParams(max_tokens=2)

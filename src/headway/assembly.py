@@ -8,8 +8,10 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 
 from headway.config import Settings
@@ -29,7 +31,7 @@ from headway.metrics.engine import EngineMetrics
 from headway.models.catalog import CATALOG, resolve
 from headway.models.checkpoint import Checkpoint
 from headway.models.config import ModelConfig
-from headway.models.loading import open_checkpoint
+from headway.models.loading import open_checkpoint, open_dummy
 from headway.text.chat_template import ChatTemplate, load_chat_template
 from headway.text.loading import load_tokenizer
 from headway.text.tokenizer import Tokenizer
@@ -37,12 +39,15 @@ from headway.text.tokenizer import Tokenizer
 _log = logging.getLogger(__name__)
 
 _BYTES_PER_ELEMENT = {"float32": 4, "bfloat16": 2}
-_BYTES_PER_WEIGHT = {"auto": 4, "float32": 4, "bfloat16": 2, "int8": 2, "int8-channel": 2}
+_BYTES_AS_STORED = {"F32": 4, "F16": 2, "BF16": 2, "Q4_0": 0.75, "Q4_1": 0.75, "Q4_K": 0.75}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assembly:
-    """A model ready to serve; ``engine`` is not started yet."""
+    """A model ready to serve; ``engine`` is not started yet.
+
+    ``computing`` says what computes, and in which precision, for people and metrics.
+    """
 
     name: str
     settings: Settings
@@ -50,6 +55,7 @@ class Assembly:
     engine: AsyncEngine
     generator: Generator
     metrics: EngineMetrics
+    computing: Mapping[str, str]
 
 
 def assemble(settings: Settings, progress: Callable[[str], None]) -> Assembly:
@@ -58,14 +64,14 @@ def assemble(settings: Settings, progress: Callable[[str], None]) -> Assembly:
     Raises:
         UsageError: the model or the settings can't be used; the message says what to change.
     """
-    checkpoint = open_checkpoint(resolve(settings.model.path, progress))
+    checkpoint = _checkpoint(settings, progress)
     tokenizer, template = _text(checkpoint, settings)
-    config = _scheduler_config(settings, checkpoint.config)
+    config = _scheduler_config(settings, checkpoint)
     limits = config.limits
     scheduler = _scheduler(config)
     name = settings.model.served_name or _default_name(settings.model.path)
-    metrics = EngineMetrics(name, scheduler.statistics)
-    executor = _executor(settings, checkpoint, limits)
+    executor, computing = _executor(settings, checkpoint, limits)
+    metrics = EngineMetrics(name, scheduler.statistics, computing)
     # the journal comes last, so that a start that fails leaves none behind
     journal = _journal(settings, scheduler)
     engine = Engine(scheduler, executor, RealClock(), journal=journal, observers=[metrics])
@@ -91,7 +97,17 @@ def assemble(settings: Settings, progress: Callable[[str], None]) -> Assembly:
         engine=front,
         generator=generator,
         metrics=metrics,
+        computing=computing,
     )
+
+
+def _checkpoint(settings: Settings, progress: Callable[[str], None]) -> Checkpoint:
+    model = settings.model
+    if model.load_format != "dummy":
+        return open_checkpoint(resolve(model.path, progress))
+    checkpoint = open_dummy(Path(model.path), model.dummy_format)
+    _log.warning('the weights are random (model.load_format = "dummy"): answers mean nothing')
+    return checkpoint
 
 
 def _default_name(model: str) -> str:
@@ -141,9 +157,9 @@ def _scheduler(config: SchedulerConfig) -> Scheduler:
         raise ConfigError(f"[scheduler] {error}") from error
 
 
-def _scheduler_config(settings: Settings, config: ModelConfig) -> SchedulerConfig:
-    max_model_len = _max_model_len(settings, config)
-    num_blocks = _num_blocks(settings, config, max_model_len)
+def _scheduler_config(settings: Settings, checkpoint: Checkpoint) -> SchedulerConfig:
+    max_model_len = _max_model_len(settings, checkpoint.config)
+    num_blocks = _num_blocks(settings, checkpoint, max_model_len)
     num_kv_tokens = num_blocks * settings.kv.block_size
     if num_kv_tokens + 1 < max_model_len:
         _log.warning(
@@ -157,7 +173,7 @@ def _scheduler_config(settings: Settings, config: ModelConfig) -> SchedulerConfi
         settings,
         max_model_len=max_model_len,
         num_blocks=num_blocks,
-        num_swap_blocks=_num_swap_blocks(settings, config),
+        num_swap_blocks=_num_swap_blocks(settings, checkpoint.config),
     )
 
 
@@ -178,19 +194,19 @@ def _max_model_len(settings: Settings, config: ModelConfig) -> int:
     return wanted or longest
 
 
-def _num_blocks(settings: Settings, config: ModelConfig, max_model_len: int) -> int:
+def _num_blocks(settings: Settings, checkpoint: Checkpoint, max_model_len: int) -> int:
     """Return how many KV blocks to have: as set, as fits, or as could ever be used."""
     kv = settings.kv
     if kv.num_blocks is not None:
         return kv.num_blocks
-    num_bytes = kv_bytes_per_block(config, kv.block_size, _kv_dtype(settings))
+    num_bytes = kv_bytes_per_block(checkpoint.config, kv.block_size, _kv_dtype(settings))
     if kv.capacity_bytes is not None:
         if kv.capacity_bytes < num_bytes:
             raise ConfigError(
                 f"kv.capacity_bytes ({kv.capacity_bytes}) is less than one block ({num_bytes})"
             )
         return kv.capacity_bytes // num_bytes
-    free = max(available_memory_bytes() - _other_bytes(settings, config), 0)
+    free = max(available_memory_bytes() - _other_bytes(settings, checkpoint), 0)
     most_useful = settings.scheduler.max_num_seqs * -(-max_model_len // kv.block_size)
     num_blocks = min(int(kv.memory_utilization * free) // num_bytes, most_useful)
     if num_blocks < 1:
@@ -210,7 +226,9 @@ def _num_swap_blocks(settings: Settings, config: ModelConfig) -> int:
 
 
 def _kv_dtype(settings: Settings) -> str:
-    return settings.kv.dtype if settings.model.executor == "cpu" else settings.model.dtype
+    if settings.model.executor == "torch":
+        return settings.model.dtype or "float32"
+    return settings.kv.dtype or "bfloat16"
 
 
 def kv_bytes_per_block(config: ModelConfig, block_size: int, dtype: str) -> int:
@@ -219,27 +237,32 @@ def kv_bytes_per_block(config: ModelConfig, block_size: int, dtype: str) -> int:
     return per_position * block_size * _BYTES_PER_ELEMENT[dtype]
 
 
-def _other_bytes(settings: Settings, config: ModelConfig) -> int:
+def _other_bytes(settings: Settings, checkpoint: Checkpoint) -> int:
     """Return about how many bytes are taken before the pool; a simulated engine has neither."""
     if settings.model.executor == "simulated":
         return 0
-    return _weight_bytes(settings, config) + settings.kv.swap_space_bytes
+    return _weight_bytes(settings, checkpoint) + settings.kv.swap_space_bytes
 
 
-def _weight_bytes(settings: Settings, config: ModelConfig) -> int:
+def _weight_bytes(settings: Settings, checkpoint: Checkpoint) -> int:
     """Return about how many bytes the weights take in memory."""
-    attention = 2 * config.head_dim * (config.num_heads + config.num_kv_heads)
-    layer = config.hidden_size * (attention + 3 * config.intermediate_size)
-    embeddings = (1 if config.tie_word_embeddings else 2) * config.vocab_size * config.hidden_size
-    return (config.num_layers * layer + embeddings) * _bytes_per_weight(settings)
+    tensors = checkpoint.tensors.values()
+    return int(sum(prod(t.shape) * _bytes_per_weight(settings, t.format) for t in tensors))
 
 
-def _bytes_per_weight(settings: Settings) -> int:
-    """Return the bytes of a weight in memory; of a file's own precision no more than these."""
+def _bytes_per_weight(settings: Settings, storage: str) -> float:
+    """Return at most how many bytes the executor takes for a weight of a storage format."""
     model = settings.model
-    if model.executor != "cpu":
-        return _BYTES_PER_ELEMENT[model.dtype]
-    return _BYTES_PER_WEIGHT[model.quantization]
+    if model.executor == "torch":
+        return _BYTES_PER_ELEMENT[model.dtype or "float32"]
+    from headway.executors.cpu import has_native_kernels
+
+    if model.quantization == "float32" or not has_native_kernels():
+        return 4
+    if model.quantization == "bfloat16":
+        return 2
+    # with two float32 scales for each 32
+    return 1.25 if model.quantization.startswith("int8") else _BYTES_AS_STORED.get(storage, 1.25)
 
 
 def available_memory_bytes() -> int:
@@ -282,13 +305,17 @@ def _journal(settings: Settings, scheduler: Scheduler) -> Journal | None:
 # -------------------------------------------------------------------- executors
 
 
-def _executor(settings: Settings, checkpoint: Checkpoint, limits: SchedulerLimits) -> Executor:
-    return _EXECUTORS[settings.model.executor](settings, checkpoint, limits)
+_Made = tuple[Executor, dict[str, str]]
 
 
-def _torch_executor(
-    settings: Settings, checkpoint: Checkpoint, limits: SchedulerLimits
-) -> Executor:
+def _executor(settings: Settings, checkpoint: Checkpoint, limits: SchedulerLimits) -> _Made:
+    """Make the executor, and say what is chosen in it, by name."""
+    name = settings.model.executor
+    executor, chosen = _EXECUTORS[name](settings, checkpoint, limits)
+    return executor, {"executor": name, **chosen}
+
+
+def _torch_executor(settings: Settings, checkpoint: Checkpoint, limits: SchedulerLimits) -> _Made:
     from headway.kernels.openmp import spin_briefly
 
     spin_briefly()
@@ -298,34 +325,52 @@ def _torch_executor(
         if error.name != "torch":
             raise
         raise ConfigError("the torch executor needs torch: pip install 'headway[torch]'") from error
-    return TorchExecutor(
+    dtype = settings.model.dtype or "float32"
+    executor = TorchExecutor(
         checkpoint,
         num_blocks=limits.num_blocks,
         block_size=limits.block_size,
         num_swap_blocks=limits.num_swap_blocks,
-        dtype=settings.model.dtype,
+        dtype=dtype,
         num_threads=settings.model.num_threads,
     )
+    return executor, {"weights": dtype, "kv": dtype}
 
 
-def _cpu_executor(settings: Settings, checkpoint: Checkpoint, limits: SchedulerLimits) -> Executor:
+def _cpu_executor(settings: Settings, checkpoint: Checkpoint, limits: SchedulerLimits) -> _Made:
     from headway.executors.cpu import CpuExecutor
 
-    return CpuExecutor(
+    kv_dtype = settings.kv.dtype or "bfloat16"
+    quantization = settings.model.quantization
+    executor = CpuExecutor(
         checkpoint,
         num_blocks=limits.num_blocks,
         block_size=limits.block_size,
         num_swap_blocks=limits.num_swap_blocks,
-        quantization=settings.model.quantization,
-        kv_dtype=settings.kv.dtype,
+        quantization=quantization,
+        kv_dtype=kv_dtype,
         num_threads=settings.model.num_threads,
+        isa=settings.model.isa,
     )
+    weights = _formats(checkpoint) if quantization == "auto" else quantization
+    if executor.isa == "numpy":
+        weights = "float32"
+    return executor, {"isa": executor.isa, "weights": weights, "kv": kv_dtype}
+
+
+def _formats(checkpoint: Checkpoint) -> str:
+    """Return the storage formats of the matrices, the commonest first."""
+    sizes = Counter[str]()
+    for tensor in checkpoint.tensors.values():
+        if len(tensor.shape) > 1:
+            sizes[tensor.format] += prod(tensor.shape)
+    return "+".join(name for name, _ in sizes.most_common())
 
 
 def _simulated_executor(
     settings: Settings, checkpoint: Checkpoint, limits: SchedulerLimits
-) -> Executor:
-    return SimulatedExecutor(
+) -> _Made:
+    executor = SimulatedExecutor(
         simulated_costs(settings.simulation),
         RealClock(),
         num_blocks=limits.num_blocks,
@@ -333,9 +378,10 @@ def _simulated_executor(
         num_swap_blocks=limits.num_swap_blocks,
         vocab_size=checkpoint.config.vocab_size,
     )
+    return executor, {}
 
 
-_EXECUTORS: Mapping[str, Callable[[Settings, Checkpoint, SchedulerLimits], Executor]] = {
+_EXECUTORS: Mapping[str, Callable[[Settings, Checkpoint, SchedulerLimits], _Made]] = {
     "torch": _torch_executor,
     "cpu": _cpu_executor,
     "simulated": _simulated_executor,

@@ -132,7 +132,7 @@ class LLM:
         model: what ``headway serve`` takes: a path, a known name or a repository id.
         progress: takes a line for people now and then while a model is downloaded.
         settings: any setting that needs no server, by the name of its flag (``max_num_seqs=8``,
-            ``dtype="bfloat16"``, …).
+            ``quantization="bfloat16"``, …).
 
     Raises:
         UsageError: the model or a setting can't be used.

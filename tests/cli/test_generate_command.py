@@ -118,8 +118,7 @@ def test_the_prompt(model: Path, arguments: tuple[str, ...], prompt: str) -> Non
 @pytest.mark.slow
 @pytest.mark.parametrize("flags", [("torch",), ("cpu", "--quantization", "bfloat16")])
 def test_the_capital_of_france(smollm2_gguf: Path, flags: tuple[str, ...]) -> None:
-    if flags[0] == "torch":
-        pytest.importorskip("torch")
+    pytest.importorskip({"torch": "torch", "cpu": "headway.kernels._native"}[flags[0]])
     flags = ("--executor", *flags)
     flags += ("--temperature", "0", "--num-blocks", "64", "--max-tokens", "20")
     done = run(smollm2_gguf, "What is the capital of France?", *flags)

@@ -51,6 +51,18 @@ def warnings(text: str, tmp_path: Path) -> tuple[str, ...]:
             "[classes.c]\n",
             "classes.c has no min_running_share, and what others are sure of is all 64 slots",
         ),
+        (
+            "[simulation]\nstep_base_ms = 9\n",
+            'simulation.step_base_ms (9.0) has no effect with model.executor = "cpu"',
+        ),
+        (
+            '[model]\nexecutor = "simulated"\ndtype = "bfloat16"\n',
+            'model.dtype (bfloat16) has no effect with model.executor = "simulated"',
+        ),
+        (
+            '[model]\nexecutor = "simulated"\nnum_threads = 2\n',
+            'model.num_threads (2) has no effect with model.executor = "simulated"',
+        ),
     ],
 )
 def test_what_is_hardly_meant_is_a_warning(text: str, words: str, tmp_path: Path) -> None:

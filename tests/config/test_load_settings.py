@@ -159,7 +159,7 @@ def test_unreadable_files(tmp_path: Path) -> None:
         (
             "HEADWAY_MODEL_EXECUTOR",
             "replay",
-            'not supported yet; must be one of "torch", "cpu", "simulated"',
+            'not supported yet; must be one of "cpu", "torch", "simulated"',
         ),
         ("HEADWAY_MODEL_PATH", "\udcff", "must be valid Unicode"),
     ],

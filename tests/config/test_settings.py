@@ -61,7 +61,7 @@ def test_sections_are_frozen() -> None:
         (ServerSettings, {"api_key": ("",)}, "none of them empty"),
         (ServerSettings, {"queue": 1}, None),
         (SchedulerSettings, {"queue_timeout_s": float("inf")}, "a number above 0, or none"),
-        (ModelSettings, {"executor": "replay"}, 'not supported yet; must be one of "torch"'),
+        (ModelSettings, {"executor": "replay"}, 'not supported yet; must be one of "cpu"'),
         (SchedulerSettings, {"policy": "fifo"}, 'must be one of "fcfs", "sjf"'),
         (
             SchedulerSettings,

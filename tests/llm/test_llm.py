@@ -113,7 +113,6 @@ def test_one_stop_string_is_one_stop_string(model: Path) -> None:
 
 
 def test_sampled_choices_are_the_same_for_the_same_seed(model: Path) -> None:
-    pytest.importorskip("torch")
     params = GenerationParams(max_tokens=12, n=3, seed=11, ignore_eos=True)
     with LLM(model, num_blocks=64) as llm:
         (one,), (other,) = llm.generate("ab", params), llm.generate("ab", params)
@@ -124,7 +123,6 @@ def test_sampled_choices_are_the_same_for_the_same_seed(model: Path) -> None:
 
 
 def test_log_probabilities(model: Path) -> None:
-    pytest.importorskip("torch")
     params = GenerationParams(max_tokens=4, temperature=0, logprobs=2, ignore_eos=True)
     with LLM(model, num_blocks=64) as llm:
         choice = llm.generate("ab", params)[0].choices[0]

@@ -9,7 +9,7 @@ import pytest
 
 from headway import LLM, GenerationParams
 
-pytest.importorskip("torch")
+pytest.importorskip("headway.kernels._native", reason="the native kernels are not built")
 
 pytestmark = pytest.mark.slow
 
@@ -19,7 +19,7 @@ GREEDY = GenerationParams(max_tokens=16, temperature=0)
 
 @pytest.fixture(scope="module")
 def real(smollm2_gguf: Path) -> Iterator[LLM]:
-    with LLM(smollm2_gguf, num_blocks=128) as llm:
+    with LLM(smollm2_gguf, num_blocks=128, quantization="bfloat16") as llm:
         yield llm
 
 

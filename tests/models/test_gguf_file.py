@@ -16,7 +16,9 @@ from hypothesis import strategies as st
 from model_files import random_blocks
 
 from headway.errors import ModelError
+from headway.models import gguf_file
 from headway.models.gguf_file import GGUFFile, read_gguf
+from headway.models.tensors import BLOCKS
 
 BLOCK_FORMATS = ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K"]
 QUANTISABLE = ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "BF16", "F16", "F32"]
@@ -231,3 +233,9 @@ def test_flipped_bytes_raise_only_model_errors(good: bytes, data: Any, tmp_path:
     for tensor in file.tensors.values():
         with np.errstate(all="ignore"):
             assert tensor.to_float32().shape == tensor.shape
+
+
+def test_the_numbers_of_storage_types_are_those_of_the_reference() -> None:
+    assert {
+        kind.value: kind.name for kind in GGMLQuantizationType if kind.name in BLOCKS
+    } == gguf_file._STORAGE

@@ -9,10 +9,15 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+DECLARED = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT = DECLARED["project"]
 REQUIREMENTS = [
     Requirement(text)
-    for texts in (PROJECT["dependencies"], *PROJECT["optional-dependencies"].values())
+    for texts in (
+        DECLARED["build-system"]["requires"],
+        PROJECT["dependencies"],
+        *PROJECT["optional-dependencies"].values(),
+    )
     for text in texts
 ]
 
@@ -30,6 +35,15 @@ def test_every_direct_dependency_is_pinned_within_its_range(
 ) -> None:
     pin = pins[canonicalize_name(requirement.name)]
     assert requirement.specifier.contains(pin)
+
+
+def test_what_scikit_build_core_may_fetch_is_pinned(pins: dict[str, str]) -> None:
+    assert {"cmake", "ninja", "packaging", "pathspec"} <= set(pins)
+
+
+def test_the_base_needs_no_tensor_library() -> None:
+    names = {Requirement(text).name for text in PROJECT["dependencies"]}
+    assert not names & {"torch", "transformers", "safetensors", "huggingface-hub"}
 
 
 def test_pins_are_exact_plain_versions_in_order(pins: dict[str, str]) -> None:

@@ -372,7 +372,6 @@ def byte_tokenizer() -> bytes:
 @pytest.fixture
 def tiny_default_model(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever model an example asks for, it gets one of a few thousand random weights."""
-    pytest.importorskip("torch")
     checkpoint = replace(
         tiny_checkpoint(tiny_config(vocab_size=EOS + 1)),
         tokenizer=TokenizerAssets(

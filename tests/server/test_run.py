@@ -326,6 +326,6 @@ async def test_the_url_is_announced_once_requests_are_answered() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
     assert await main == Ending(0, is_clean=True)
     assert announced == [service.url]
-    ready = ready_text(service.url, "tiny")
-    assert f"ready at {service.url}" in ready
+    ready = ready_text(service.url, "tiny", {"executor": "cpu", "isa": "avx2"})
+    assert f"ready at {service.url} (model tiny; executor cpu, isa avx2)\n" in ready
     assert f"curl {service.url}/v1/chat/completions" in ready

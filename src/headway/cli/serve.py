@@ -49,9 +49,10 @@ def run(args: argparse.Namespace) -> int:
 
     def announce(url: str) -> None:
         if args.json:
-            print_json({"url": url, "model": assembly.name})
+            print_json({"url": url, "model": assembly.name, **assembly.computing})
             sys.stdout.flush()
         else:
-            print(ready_text(url, assembly.name), end="", file=sys.stderr, flush=True)
+            text = ready_text(url, assembly.name, assembly.computing)
+            print(text, end="", file=sys.stderr, flush=True)
 
     return serve(app, assembly.engine, settings.server, listener, announce)

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from headway.config.capacity import check_capacity
+from headway.config.computing import check_computing
 from headway.config.contradiction import contradict
 from headway.errors import ConfigError
 
@@ -101,6 +102,7 @@ def check_together(settings: Settings) -> None:
         ConfigError: a table has a name that is not allowed.
         ContradictionError: settings of several places don't go together.
     """
+    check_computing(settings)
     _check_names(settings)
     _check_classes_named(settings)
     _check_keys(settings)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from headway.config.capacity import num_guaranteed
+from headway.config.computing import unread
 
 if TYPE_CHECKING:
     from headway.config.settings import SchedulerSettings, Settings
@@ -22,12 +23,22 @@ class Doubt(NamedTuple):
 
 def doubts(settings: Settings) -> Iterator[Doubt]:
     """Yield what the operator should know of settings that are allowed."""
+    yield from _of_computing(settings)
     yield from _of_tenants(settings)
     yield from _of_slo(settings)
     yield from _of_static(settings.scheduler)
     yield from _of_timeouts(settings)
     yield from _of_shares(settings)
     yield from _of_waiting(settings)
+
+
+def _of_computing(settings: Settings) -> Iterator[Doubt]:
+    executor = "model.executor"
+    for key, value in unread(settings):
+        yield Doubt(
+            f'{key} ({value}) has no effect with {executor} = "{settings.model.executor}"',
+            (key, executor),
+        )
 
 
 def _of_tenants(settings: Settings) -> Iterator[Doubt]:

@@ -38,19 +38,38 @@ class ModelSettings(Section):
     served_name: str | None = setting(
         None, "name of the model in the API; unset: the last part of the path"
     )
-    dtype: Literal["float32", "bfloat16"] = setting(
-        "float32", "type of weights, activations and KV with the torch executor"
+    load_format: Literal["auto", "dummy"] = setting(
+        "auto",
+        "where the weights come from; `auto`: from the files; `dummy`: random ones of the right "
+        "shapes, for measurements; of a directory it takes all but the weights",
     )
-    executor: Literal["torch", "cpu", "simulated"] = setting(
-        "torch",
-        "what computes the steps; `torch` is the reference, `cpu` the fast kernels in C++; "
-        "`simulated` takes modelled time and answers arbitrary tokens",
+    dummy_format: (
+        Literal[
+            "F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q4_K", "Q5_0", "Q5_1", "Q5_K", "Q6_K"
+        ]
+        | None
+    ) = setting(
+        None,
+        "storage format that dummy weights pretend to have been read in, block formats as in GGUF; "
+        "unset: the `dtype` of `config.json`",
+    )
+    executor: Literal["cpu", "torch", "simulated"] = setting(
+        "cpu",
+        "what computes the steps; `cpu`: fast kernels in C++; `torch`: the readable reference, "
+        "needs torch; `simulated` takes modelled time and answers arbitrary tokens",
         planned=("replay",),
     )
     quantization: Literal["auto", "float32", "bfloat16", "int8", "int8-channel"] = setting(
         "auto",
         "precision of the weights with the cpu executor; `auto` keeps the file's own, `int8` has "
         "a scale for each 32 inputs, `int8-channel` one for each output, which is coarser",
+    )
+    isa: Literal["auto", "avx512", "avx2", "portable"] = setting(
+        "auto",
+        "instruction set of the cpu executor's kernels; `auto`: the best that the processor has",
+    )
+    dtype: Literal["float32", "bfloat16"] | None = setting(
+        None, "type of weights, activations and KV with the torch executor; unset: float32"
     )
     max_model_len: int | None = setting(
         None,
@@ -210,8 +229,8 @@ class KvSettings(Section):
     section: ClassVar[str] = "kv"
 
     block_size: int = setting(16, "tokens in a block", at_least=1, at_most=4096)
-    dtype: Literal["bfloat16", "float32"] = setting(
-        "bfloat16", "type of keys and values with the cpu executor", flag="kv-dtype"
+    dtype: Literal["bfloat16", "float32"] | None = setting(
+        None, "type of keys and values with the cpu executor; unset: bfloat16", flag="kv-dtype"
     )
     num_blocks: int | None = setting(
         None, "blocks; unset: as many as `capacity_bytes` holds", at_least=1

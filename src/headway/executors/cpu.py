@@ -9,13 +9,16 @@ from __future__ import annotations
 import logging
 import os
 from importlib.util import find_spec
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from headway.core.plan import StepPlan, StepResult
 from headway.errors import ConfigError
 from headway.executors.model import ModelExecutor
-from headway.kernels.ops import Ops
 from headway.models.checkpoint import Checkpoint
+
+if TYPE_CHECKING:
+    from headway.kernels.native_ops import NativeOps
+    from headway.kernels.numpy_ops import NumpyOps
 
 Quantization = Literal["auto", "float32", "bfloat16", "int8", "int8-channel"]
 KvDtype = Literal["bfloat16", "float32"]
@@ -71,13 +74,14 @@ class CpuExecutor:
             "block_size": block_size,
             "num_swap_blocks": num_swap_blocks,
         }
-        ops: Ops[Any, Any, Any]
+        ops: NativeOps | NumpyOps
         if has_native_kernels():
             threads = num_threads or usable_cores()
             ops = _native_ops(checkpoint, pool, quantization, kv_dtype, threads, isa)
         else:
             ops = _numpy_ops(checkpoint, pool, quantization, kv_dtype, isa)
         self.ops = ops
+        self.isa = ops.isa
         self._executor = ModelExecutor[Any, Any, Any](checkpoint, ops, **pool)
 
     def run(self, plan: StepPlan) -> StepResult:
@@ -114,7 +118,7 @@ def _native_ops(
     kv_dtype: KvDtype,
     num_threads: int,
     isa: str,
-) -> Ops[Any, Any, Any]:
+) -> NativeOps:
     from headway.kernels.native_ops import NativeOps
 
     try:
@@ -136,7 +140,7 @@ def _numpy_ops(
     quantization: Quantization,
     kv_dtype: KvDtype,
     isa: str,
-) -> Ops[Any, Any, Any]:
+) -> NumpyOps:
     from headway.kernels.numpy_ops import NumpyOps
 
     if quantization not in ("auto", "float32") or isa != "auto":

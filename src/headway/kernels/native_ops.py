@@ -108,6 +108,11 @@ class NativeOps:
         """The kernels, for measurements."""
         return self._core
 
+    @property
+    def isa(self) -> str:
+        """The instruction set in use."""
+        return self._core.isa
+
     def load_table(self, stored: StoredTensor) -> _native.Table:
         """Take an embedding table as it is stored; it is read from where it lies."""
         return _native.Table(stored.format, stored.shape[1], stored.data)

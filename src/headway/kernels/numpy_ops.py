@@ -45,6 +45,8 @@ class NumpyOps:
     ``kv_dtype`` is ``float32``, or ``bfloat16`` for keys and values that are rounded to it.
     """
 
+    isa = "numpy"
+
     def __init__(
         self,
         config: ModelConfig,

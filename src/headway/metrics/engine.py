@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 
 from prometheus_client import generate_latest
 
@@ -48,15 +49,23 @@ class EngineMetrics:
     ``on_http_request`` and ``render`` from any. ``now`` is in seconds on the engine's clock.
     """
 
-    def __init__(self, model_name: str, statistics: Callable[[], Statistics]) -> None:
-        """Make the metrics; ``statistics`` is asked at each scrape, in the scraping thread."""
+    def __init__(
+        self,
+        model_name: str,
+        statistics: Callable[[], Statistics],
+        computing: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """Make the metrics; ``statistics`` is asked at each scrape, in the scraping thread.
+
+        ``computing`` says what computes, by the names of labels.
+        """
         self.registry = OwnRegistry()
         self._requests = RequestInstruments(self.registry)
         self._tokens = TokenInstruments(self.registry)
         self._kv = KvInstruments(self.registry)
         self._steps = StepInstruments(self.registry)
         self._http = HttpInstruments(self.registry)
-        self.registry.register(StatisticsCollector(model_name, statistics))
+        self.registry.register(StatisticsCollector(model_name, statistics, computing))
         self._stories: dict[RequestId, RequestStory] = {}
         self._classes: dict[str, ClassInstruments] = {}
         self._class_label = BoundedLabel(MAX_CLASSES)

@@ -6,7 +6,7 @@ Gateway API inference extension's model-server protocol).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
@@ -19,8 +19,14 @@ from headway.core.statistics import ClassStatistics, Statistics
 class StatisticsCollector(Collector):
     """Turns a snapshot of the scheduler into metric families."""
 
-    def __init__(self, model_name: str, statistics: Callable[[], Statistics]) -> None:
+    def __init__(
+        self,
+        model_name: str,
+        statistics: Callable[[], Statistics],
+        computing: Mapping[str, str],
+    ) -> None:
         self._model_name = model_name
+        self._computing = computing
         self._statistics = statistics
 
     def describe(self) -> list[Metric]:
@@ -36,8 +42,10 @@ class StatisticsCollector(Collector):
     def _own(self, now: Statistics) -> Iterator[Metric]:
         yield _gauge(
             "headway_info",
-            "The model served, by which version of Headway.",
+            "The model served, by which version of Headway, and what computes it: the executor, "
+            "its instruction set (isa), and the precision of the weights and of the KV cache (kv).",
             1,
+            **self._computing,
             model_name=self._model_name,
             version=__version__,
         )

@@ -28,6 +28,10 @@ _SCALARS: Final = {
     0: "<u1", 1: "<i1", 2: "<u2", 3: "<i2", 4: "<u4", 5: "<i4", _FLOAT32: "<f4", _BOOL: "<u1",
     10: "<u8", 11: "<i8", 12: "<f8",
 }  # fmt: skip
+_STORAGE: Final = {
+    0: "F32", 1: "F16", 2: "Q4_0", 3: "Q4_1", 6: "Q5_0", 7: "Q5_1", 8: "Q8_0",
+    12: "Q4_K", 13: "Q5_K", 14: "Q6_K", 30: "BF16",
+}  # fmt: skip
 _MAX_ARRAY: Final = 2**22  # elements; the largest vocabularies have some hundred thousand
 _MAX_AXES: Final = 4  # GGML_MAX_DIMS
 _MIN_FIELD_BYTES: Final = 13
@@ -180,17 +184,17 @@ def _read_entry(cursor: _Cursor) -> _Entry:
 
 
 def _storage_name(cursor: _Cursor, name: str, kind: int) -> str:
-    from gguf.constants import GGMLQuantizationType
+    if kind in _STORAGE:
+        return _STORAGE[kind]
+    from gguf.constants import GGMLQuantizationType  # takes as long to load as the file
 
     try:
-        storage = str(GGMLQuantizationType(kind).name)
+        storage = GGMLQuantizationType(kind).name
     except ValueError as error:
         raise cursor.fail(f"tensor {shown(name)} has the unknown storage type {kind}") from error
-    if storage not in BLOCKS:
-        raise cursor.fail(
-            f"tensor {shown(name)} is stored as {storage}; supported are {', '.join(BLOCKS)}"
-        )
-    return storage
+    raise cursor.fail(
+        f"tensor {shown(name)} is stored as {storage}; supported are {', '.join(BLOCKS)}"
+    )
 
 
 def _alignment(cursor: _Cursor, metadata: dict[str, Any]) -> int:

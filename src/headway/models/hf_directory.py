@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from headway.errors import ModelError
-from headway.models.checkpoint import Checkpoint, TokenizerAssets
+from headway.models.checkpoint import Checkpoint, StoredTensor, TokenizerAssets
+from headway.models.config import ModelConfig
+from headway.models.dummy import dummy_tensors, stated_format
 from headway.models.fields import (
     Fields,
     parse_json_object,
@@ -20,9 +22,25 @@ from headway.models.hf_config import parse_config
 from headway.models.safetensors_file import open_safetensors, open_shards
 from headway.models.tensors import MappedTensor
 
+_Weights = Callable[[ModelConfig, Fields], Mapping[str, StoredTensor]]
+
 
 def open_directory(path: Path) -> Checkpoint:
     """Open the directory; raises ModelError that names the file at fault."""
+    return _open(path, lambda _config, _fields: _tensors(path))
+
+
+def open_without_weights(path: Path, storage: str | None) -> Checkpoint:
+    """Open all but the weights, and take random ones in this storage format.
+
+    ``storage`` None is what ``config.json`` states. Raises ModelError as :func:`open_directory`.
+    """
+    return _open(
+        path, lambda config, fields: dummy_tensors(config, storage or stated_format(fields))
+    )
+
+
+def _open(path: Path, weights: _Weights) -> Checkpoint:
     config_path = path / "config.json"
     if not config_path.exists():
         raise ModelError(f"{path}: no model here: the directory has no config.json")
@@ -40,7 +58,7 @@ def open_directory(path: Path) -> Checkpoint:
     return Checkpoint(
         path=path,
         config=config,
-        tensors=_tensors(path),
+        tensors=weights(config, fields),
         tokenizer=tokenizer,
         generation_config=generation.values,
         eos_token_ids=tuple(sorted(eos)),

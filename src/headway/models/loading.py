@@ -9,7 +9,7 @@ from headway.errors import ModelError
 from headway.models.architecture import check_tensors
 from headway.models.checkpoint import Checkpoint
 from headway.models.gguf_model import open_gguf
-from headway.models.hf_directory import open_directory
+from headway.models.hf_directory import open_directory, open_without_weights
 
 
 def open_checkpoint(path: Path) -> Checkpoint:
@@ -26,3 +26,20 @@ def open_checkpoint(path: Path) -> Checkpoint:
         raise ModelError(f"{path}: no such file or directory")
     check_tensors(checkpoint)
     return checkpoint
+
+
+def open_dummy(path: Path, storage: str | None) -> Checkpoint:
+    """Open a Hugging Face directory with random weights instead of its own, if it has any.
+
+    Args:
+        path: of the directory, which needs no more than ``config.json`` and the tokenizer's files.
+        storage: the format of the weights; None is the one that ``config.json`` states.
+
+    Raises:
+        ModelError: this is no directory, a file in it is not supported, or the format does not fit.
+    """
+    if not os.path.isdir(path):
+        raise ModelError(
+            f"{path}: dummy weights need a directory with config.json and the tokenizer's files"
+        )
+    return open_without_weights(path, storage)

@@ -16,7 +16,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -141,11 +141,12 @@ def url_of(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def ready_text(url: str, model: str) -> str:
-    """Return the lines that say that the server is ready, and how to try it."""
+def ready_text(url: str, model: str, computing: Mapping[str, str]) -> str:
+    """Return the lines that say that the server is ready, by what, and how to try it."""
+    chosen = ", ".join(f"{name} {choice}" for name, choice in computing.items())
     body = f'{{"model": "{model}", "messages": [{{"role": "user", "content": "Hello"}}]}}'
     return (
-        f"headway: ready at {url} (model {model})\n"
+        f"headway: ready at {url} (model {model}; {chosen})\n"
         f"  curl {url}/v1/chat/completions -H 'Content-Type: application/json' -d '{body}'\n"
     )
 
