@@ -1,6 +1,7 @@
 #include "threads.h"
 
 #include <chrono>
+#include <utility>
 
 namespace headway {
 
@@ -56,9 +57,19 @@ void ThreadPool::run(int count, int grain, Call call, const void* data) {
   for (int looks = 0; active_.load() != 0; ++looks) {
     looks < 4096 ? pause() : std::this_thread::yield();
   }
+  if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
 }
 
-void ThreadPool::work(int thread) {
+void ThreadPool::work(int thread) noexcept {
+  try {
+    do_parts(thread);
+  } catch (...) {
+    const std::lock_guard<std::mutex> lock(failure_mutex_);
+    if (!failure_) failure_ = std::current_exception();
+  }
+}
+
+void ThreadPool::do_parts(int thread) {
   const int size = num_threads();
   for (int i = 0; i < size; ++i) {
     Range& range = ranges_[(thread + i) % size];
