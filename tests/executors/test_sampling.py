@@ -230,7 +230,7 @@ def test_logprobs_are_of_the_raw_logits() -> None:
 
 def test_logprobs_sum_to_one_even_far_from_zero() -> None:
     logits = np.array([1e4, 1e4 - 1, -1e4], dtype=np.float32)
-    scores = token_logprobs(logits, 2, 3)
+    (scores,) = token_logprobs(logits[None], [(0, 2, 3)])
     assert scores.logprob == pytest.approx(-2e4 - math.log(1 + math.exp(-1)))
     assert sum(math.exp(value) for _, value in scores.top) == pytest.approx(1, abs=1e-12)
 

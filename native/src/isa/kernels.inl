@@ -9,6 +9,7 @@
 #include "rows.h"
 #include "linear.h"
 #include "attention.h"
+#include "logits.h"
 
 constexpr Kernels make_kernels(const char* name) {
   Kernels k{};
@@ -32,5 +33,8 @@ constexpr Kernels make_kernels(const char* name) {
   k.attend_scratch = attend_scratch;
   k.attend = attend;
   k.fold = fold;
+  k.block_maxima = block_maxima;
+  k.rough_total = rough_total;
+  k.exact_total = exact_total;
   return k;
 }

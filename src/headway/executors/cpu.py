@@ -9,13 +9,17 @@ from __future__ import annotations
 import logging
 import os
 from importlib.util import find_spec
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from headway.core.plan import StepPlan, StepResult
 from headway.errors import ConfigError
 from headway.executors.model import ModelExecutor
+from headway.executors.picking import Picker
 from headway.kernels.ops import Ops
 from headway.models.checkpoint import Checkpoint
+
+if TYPE_CHECKING:
+    from headway.kernels.native_ops import NativeOps
 
 Quantization = Literal["auto", "float32", "bfloat16", "int8"]
 KvDtype = Literal["bfloat16", "float32"]
@@ -72,13 +76,15 @@ class CpuExecutor:
             "num_swap_blocks": num_swap_blocks,
         }
         ops: Ops[Any, Any, Any]
+        picker: Picker | None = None
         if has_native_kernels():
             threads = num_threads or usable_cores()
-            ops = _native_ops(checkpoint, pool, quantization, kv_dtype, threads, isa)
+            ops = native = _native_ops(checkpoint, pool, quantization, kv_dtype, threads, isa)
+            picker = native.core
         else:
             ops = _numpy_ops(checkpoint, pool, quantization, kv_dtype, isa)
         self.ops = ops
-        self._executor = ModelExecutor[Any, Any, Any](checkpoint, ops, **pool)
+        self._executor = ModelExecutor[Any, Any, Any](checkpoint, ops, **pool, picker=picker)
 
     def run(self, plan: StepPlan) -> StepResult:
         """Compute one step.
@@ -114,7 +120,7 @@ def _native_ops(
     kv_dtype: KvDtype,
     num_threads: int,
     isa: str,
-) -> Ops[Any, Any, Any]:
+) -> NativeOps:
     from headway.kernels.native_ops import NativeOps
 
     try:

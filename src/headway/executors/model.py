@@ -15,6 +15,7 @@ from headway.core.plan import (
     StepResult,
     TokenLogprobs,
 )
+from headway.executors.picking import NumpyPicker, Picker
 from headway.executors.sampling import Draw, SamplingError, sample, token_logprobs
 from headway.executors.sequences import SequenceState, SequenceStates
 from headway.kernels.ops import Matrix, Ops, Rows, Step, Tensor
@@ -49,9 +50,11 @@ class ModelExecutor(Generic[Tensor, Matrix, Step]):
         num_blocks: int,
         block_size: int,
         num_swap_blocks: int = 0,
+        picker: Picker | None = None,
     ) -> None:
         config = checkpoint.config
         self._ops = ops
+        self._picker: Picker = picker or NumpyPicker()
         self._model: Llama[Tensor, Matrix, Step] = build_model(checkpoint, ops)
         self._states = SequenceStates(
             num_blocks=num_blocks,
@@ -114,7 +117,7 @@ class ModelExecutor(Generic[Tensor, Matrix, Step]):
             return {}
         logits = self._ops.logits(hidden, [row for row, _ in chosen], self._model.head)
         tokens: dict[SequenceId, SampledToken] = {}
-        drawn = sample(logits, [_draw(state) for _, state in chosen])
+        drawn = sample(logits, [_draw(state) for _, state in chosen], self._picker)
         for (_, state), token in zip(chosen, drawn, strict=True):
             if isinstance(token, SamplingError):
                 state.failure = str(token)
@@ -150,10 +153,8 @@ class ModelExecutor(Generic[Tensor, Matrix, Step]):
             some = token_ids[done : done + _SCORED_ROWS]
             rows = range(first_row + done, first_row + done + len(some))
             logits = self._ops.logits(hidden, rows, self._model.head)
-            entries.extend(
-                token_logprobs(row, token_id, num_top)
-                for row, token_id in zip(logits, some, strict=True)
-            )
+            wanted = [(row, token_id, num_top) for row, token_id in enumerate(some)]
+            entries.extend(token_logprobs(logits, wanted, self._picker))
         return tuple(entries)
 
 

@@ -7,7 +7,7 @@ The steps, in this order (as in vLLM):
 3. ``min_tokens``: stop ids can't be drawn until enough tokens are out;
 4. temperature 0 takes the highest logit here, the lowest id among equals;
 5. logits are divided by ``temperature``, and softmax gives probabilities;
-6. tokens are put in order, the most probable first, the lowest id first among equals. ``min_p``,
+6. tokens are put in order, the highest logit first, the lowest id first among equals. ``min_p``,
    ``top_k`` and ``top_p`` each keep the head of this order; the mass that ``top_p`` divides is
    what the two before it kept. At least one token always stays;
 7. one uniform number chooses by the inverse of the cumulative distribution over that order.
@@ -15,6 +15,8 @@ The steps, in this order (as in vLLM):
 The number is a hash of the seed, the sequence's index and the output position, so a draw depends
 on nothing else: not on the batch, not on earlier draws, not on preemption. Reported
 log-probabilities are the log-softmax of the raw logits. Everything past the logits is float64.
+
+Steps 4 to 7 are computed for many rows at once by a :class:`headway.executors.picking.Picker`.
 """
 
 from __future__ import annotations
@@ -29,12 +31,16 @@ import numpy.typing as npt
 
 from headway.core.plan import SampledToken, TokenLogprobs
 from headway.core.sampling import SamplingParams
-
-Logits = npt.NDArray[np.float32]
-_Floats = npt.NDArray[np.float64]
-
-_FIRST_LOOK: Final = 256
-"""How many of the most probable tokens are sorted before it is known that more are needed."""
+from headway.executors.picking import (
+    GREEDY,
+    NO_TOKEN,
+    Floats,
+    Logits,
+    NumpyPicker,
+    Picker,
+    Terms,
+    choose,
+)
 
 _Pairs = tuple[tuple[int, float], ...]
 
@@ -42,7 +48,9 @@ _MAX_KEPT_BIASES: Final = 256
 
 # by identity, since hashing many pairs for each token is slow; the pairs are kept along with their
 # arrays, so that no other object gets the same id
-_bias_cache: dict[int, tuple[_Pairs, npt.NDArray[np.intp], _Floats]] = {}
+_bias_cache: dict[int, tuple[_Pairs, npt.NDArray[np.intp], Floats]] = {}
+
+_NUMPY: Final = NumpyPicker()
 
 _NOT_FINITE: Final = "the logits are not finite"
 
@@ -70,43 +78,63 @@ class Draw:
     output_counts: Mapping[int, int]
 
 
-def sample(logits: Logits, draws: Sequence[Draw]) -> list[SampledToken | SamplingError]:
+def sample(
+    logits: Logits, draws: Sequence[Draw], picker: Picker = _NUMPY
+) -> list[SampledToken | SamplingError]:
     """Draw one token for each row of ``logits``, ``(len(draws), vocabulary)``.
 
     A row that can't be sampled gives its error in place of a token.
     """
-    greedy = logits.argmax(axis=1)  # the first of equals
-    is_finite = np.isfinite(logits.max(axis=1)) & np.isfinite(logits.min(axis=1))
-    return [
-        _sample_row(row, draw, int(best)) if is_sound else SamplingError(_NOT_FINITE)
-        for row, draw, best, is_sound in zip(logits, draws, greedy, is_finite, strict=True)
-    ]
+    # rows that change their logits are drawn from below, but are looked at for what is not finite
+    changes = [_changes_logits(draw) for draw in draws]
+    terms = [GREEDY if own else _terms(draw) for draw, own in zip(draws, changes, strict=True)]
+    drawn: list[int | SamplingError] = list(picker.pick(logits, terms))
+    for row, own in enumerate(changes):
+        if drawn[row] == NO_TOKEN:
+            drawn[row] = SamplingError(_NOT_FINITE)
+        elif own:
+            drawn[row] = _draw_changed(logits[row], draws[row])
+    return _with_scores(logits, draws, drawn, picker)
 
 
-def _sample_row(logits: Logits, draw: Draw, best: int) -> SampledToken | SamplingError:
-    try:
-        token_id = best if _is_plain(draw) else _draw_token(logits, draw)
-    except SamplingError as error:
-        return error
-    num_top = draw.params.logprobs
-    scores = None if num_top is None else token_logprobs(logits, token_id, num_top)
-    return SampledToken(token_id, scores)
+def token_logprobs(
+    logits: Logits, wanted: Sequence[tuple[int, int, int]], picker: Picker = _NUMPY
+) -> list[TokenLogprobs]:
+    """Return the log-softmax of raw logits.
 
-
-def token_logprobs(logits: Logits, token_id: int, num_top: int) -> TokenLogprobs:
-    """Return the log-softmax of one row of raw logits, at ``token_id`` and the ``num_top`` best.
+    Args:
+        logits: some rows.
+        wanted: ``(row, token, k)``, to be told at the token and at the k best of the row.
+        picker: computes it.
 
     Raises:
-        SamplingError: a logit is not finite.
+        SamplingError: a logit of one of these rows is not finite.
     """
-    if not np.isfinite(logits).all():
-        raise SamplingError(_NOT_FINITE)
-    values = logits.astype(np.float64)
-    values -= values.max()
-    values -= np.log(np.exp(values).sum())
-    best = _best(values, num_top)
-    top = tuple((int(i), float(values[i])) for i in best)
-    return TokenLogprobs(token_id, float(values[token_id]), top)
+    found: list[TokenLogprobs] = []
+    for (_, token_id, _), scores in zip(wanted, picker.scores(logits, wanted), strict=True):
+        if scores is None:
+            raise SamplingError(_NOT_FINITE)
+        found.append(TokenLogprobs(token_id, *scores))
+    return found
+
+
+def _with_scores(
+    logits: Logits,
+    draws: Sequence[Draw],
+    drawn: Sequence[int | SamplingError],
+    picker: Picker,
+) -> list[SampledToken | SamplingError]:
+    wanted = [
+        (row, token, draw.params.logprobs)
+        for row, (draw, token) in enumerate(zip(draws, drawn, strict=True))
+        if draw.params.logprobs is not None and not isinstance(token, SamplingError)
+    ]
+    tokens = [t if isinstance(t, SamplingError) else SampledToken(t) for t in drawn]
+    if wanted:
+        scores = token_logprobs(logits, wanted, picker)
+        for (row, token_id, _), score in zip(wanted, scores, strict=True):
+            tokens[row] = SampledToken(token_id, score)
+    return tokens
 
 
 def uniform(seed: int, index: int, position: int) -> float:
@@ -115,9 +143,12 @@ def uniform(seed: int, index: int, position: int) -> float:
     return float(int.from_bytes(digest) >> 11) * 2.0**-53
 
 
-def _is_plain(draw: Draw) -> bool:
-    """Whether the highest raw logit is the answer."""
-    return draw.params.temperature == 0 and not _changes_logits(draw)
+def _terms(draw: Draw) -> Terms:
+    params = draw.params
+    if params.temperature == 0:
+        return GREEDY
+    number = uniform(params.seed, draw.index, draw.position)
+    return Terms(params.temperature, params.top_k, params.top_p, params.min_p, number)
 
 
 def _changes_logits(draw: Draw) -> bool:
@@ -132,7 +163,7 @@ def _forbids_stop(draw: Draw) -> bool:
     return draw.position < draw.params.min_tokens and bool(draw.params.stop_token_ids)
 
 
-def _draw_token(row: Logits, draw: Draw) -> int:
+def _draw_changed(row: Logits, draw: Draw) -> int | SamplingError:
     logits = row.astype(np.float64)
     _add_bias(logits, draw.params)
     _penalise(logits, draw)
@@ -140,21 +171,17 @@ def _draw_token(row: Logits, draw: Draw) -> int:
         logits[list(draw.params.stop_token_ids)] = -np.inf
     highest = int(logits.argmax())
     if not np.isfinite(logits[highest]):
-        raise SamplingError("logit_bias and min_tokens leave no token that can be drawn")
-    if draw.params.temperature == 0:
-        return highest
-    with np.errstate(over="ignore"):  # a tiny temperature sends all but the best to -infinity
-        weights = np.exp((logits - logits[highest]) / draw.params.temperature)
-    return _choose(weights, draw.params, uniform(draw.params.seed, draw.index, draw.position))
+        return SamplingError("logit_bias and min_tokens leave no token that can be drawn")
+    return highest if draw.params.temperature == 0 else choose(logits, _terms(draw))
 
 
-def _add_bias(logits: _Floats, params: SamplingParams) -> None:
+def _add_bias(logits: Floats, params: SamplingParams) -> None:
     if params.logit_bias:
         ids, values = _bias_arrays(params.logit_bias)
         np.add.at(logits, ids, values)
 
 
-def _bias_arrays(pairs: _Pairs) -> tuple[npt.NDArray[np.intp], _Floats]:
+def _bias_arrays(pairs: _Pairs) -> tuple[npt.NDArray[np.intp], Floats]:
     """Return ids and values, made once for as long as the same object is drawn with."""
     kept = _bias_cache.get(id(pairs))
     if kept is None:
@@ -166,7 +193,7 @@ def _bias_arrays(pairs: _Pairs) -> tuple[npt.NDArray[np.intp], _Floats]:
     return kept[1:]
 
 
-def _penalise(logits: _Floats, draw: Draw) -> None:
+def _penalise(logits: Floats, draw: Draw) -> None:
     params, counts = draw.params, draw.output_counts
     if params.repetition_penalty != 1:
         seen = np.array(sorted({*draw.prompt_token_ids, *counts}), dtype=np.intp)
@@ -177,69 +204,3 @@ def _penalise(logits: _Floats, draw: Draw) -> None:
         drawn = np.fromiter(counts.keys(), dtype=np.intp)
         times = np.fromiter(counts.values(), dtype=np.float64)
         logits[drawn] -= params.frequency_penalty * times + params.presence_penalty
-
-
-def _choose(weights: _Floats, params: SamplingParams, number: float) -> int:
-    """Draw by unnormalised probabilities, the highest of which is 1."""
-    num_kept = int(np.count_nonzero(weights >= params.min_p)) if params.min_p else len(weights)
-    if params.top_k:
-        num_kept = min(num_kept, params.top_k)
-    if num_kept == len(weights):
-        return _choose_from_all(weights, params.top_p, number)
-    head = _highest(weights, num_kept)
-    cumulative = head.cumsum()
-    rank = _rank(cumulative, float(cumulative[-1]), params.top_p, number)
-    return _token_at(weights, head, num_kept - 1 if rank is None else rank)
-
-
-def _choose_from_all(weights: _Floats, top_p: float, number: float) -> int:
-    """Sort the head of the order first, since it nearly always decides."""
-    total = float(weights.sum())
-    for num_sorted in (_FIRST_LOOK, len(weights)):
-        head = _highest(weights, num_sorted)
-        rank = _rank(head.cumsum(), total, top_p, number)
-        if rank is not None:
-            return _token_at(weights, head, rank)
-    last = np.count_nonzero(head) - 1  # rounding put the number past the end
-    return _token_at(weights, head, int(last))
-
-
-def _highest(weights: _Floats, count: int) -> _Floats:
-    """Return the ``count`` highest weights, highest first."""
-    if count < len(weights):
-        weights = np.partition(weights, -count)[-count:]
-    return np.sort(weights)[::-1]
-
-
-def _token_at(weights: _Floats, head: _Floats, rank: int) -> int:
-    """Return the token at a place in the order, of which ``head`` is the start."""
-    num_higher = np.count_nonzero(head > head[rank])
-    equals = np.flatnonzero(weights == head[rank])
-    return int(equals[rank - num_higher])
-
-
-def _rank(cumulative: _Floats, total: float, top_p: float, number: float) -> int | None:
-    """Return the place in the order that a number falls on, or None if it is past the end.
-
-    ``cumulative`` is over the head of the order and ``total`` over all that is kept before top_p.
-    """
-    mass = total
-    if top_p < 1:
-        last = int(np.searchsorted(cumulative, top_p * total, side="left"))
-        if last == len(cumulative):
-            return None
-        mass = float(cumulative[last])
-    rank = int(np.searchsorted(cumulative, number * mass, side="right"))
-    return rank if rank < len(cumulative) else None
-
-
-def _best(values: _Floats, count: int) -> npt.NDArray[np.intp]:
-    """Return the indices of the ``count`` highest values, highest first, lowest index at a tie."""
-    if count == 0:
-        return np.empty(0, dtype=np.intp)
-    if count >= len(values):
-        return np.argsort(-values, kind="stable")
-    lowest = np.partition(values, -count)[-count]
-    candidates = np.flatnonzero(values >= lowest)
-    order = np.argsort(-values[candidates], kind="stable")[:count]
-    return candidates[order]
