@@ -30,6 +30,8 @@ using Floats = nb::ndarray<const float, nb::c_contig, nb::device::cpu>;
 using Matrix2d = nb::ndarray<nb::numpy, float, nb::ndim<2>>;
 using LogitArray = nb::ndarray<const float, nb::ndim<2>, nb::device::cpu>;
 using DrawTuple = std::tuple<double, int, double, double, double>;
+using ChangeTuple = std::tuple<int, nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>,
+                               nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>>;
 using MoveList = std::vector<std::pair<int, int>>;
 
 // Python's lock is given away only for work that is long enough to be worth the two switches: when
@@ -88,14 +90,20 @@ Logits logits_of(const LogitArray& array) {
           static_cast<size_t>(array.stride(0))};
 }
 
-std::vector<int> pick(Ops& ops, const LogitArray& array, const std::vector<DrawTuple>& terms) {
+std::vector<int> pick(Ops& ops, const LogitArray& array, const std::vector<DrawTuple>& terms,
+                      const std::vector<ChangeTuple>& others) {
   const Logits logits = logits_of(array);
   std::vector<Draw> draws;
   for (const auto& [temperature, top_k, top_p, min_p, number] : terms) {
     draws.push_back({temperature, top_k, top_p, min_p, number});
   }
+  std::vector<Change> changes;
+  for (const auto& [row, ids, values] : others) {
+    if (ids.size() != values.size()) throw std::invalid_argument("a change of another length");
+    changes.push_back({row, ids.data(), values.data(), ids.size()});
+  }
   const Work work(ops, Ops::pick_cost(logits.rows, logits.columns));
-  return pick_tokens(ops.kernels(), ops.pool(), logits, draws);
+  return pick_tokens(ops.kernels(), ops.pool(), logits, draws, changes);
 }
 
 // For each a pair of the token's log-probability and the best, or None where the row is not finite.
@@ -305,7 +313,7 @@ NB_MODULE(_native, m) {
              out.columns = head.outputs();
              return view(out);
            })
-      .def("pick", &pick)
+      .def("pick", &pick, "logits"_a, "terms"_a, "changes"_a = std::vector<ChangeTuple>())
       .def("scores", &scores)
       .def("swap_out",
            [](Ops& ops, const MoveList& moves) {

@@ -14,6 +14,15 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
+struct Entry {
+  double logit;
+  int id;
+
+  bool operator<(const Entry& other) const {  // comes before
+    return logit > other.logit || (logit == other.logit && id < other.id);
+  }
+};
+
 // One row, and where its high logits are.
 class Row {
  public:
@@ -23,50 +32,86 @@ class Row {
     best_ = *std::max_element(maxima_.begin(), maxima_.end());
   }
 
+  // Put other logits in the place of some: those of the row become minus infinity, which weighs
+  // nothing, and the others are kept apart.
+  void apply(const Change& change) {
+    copy_.assign(x_, x_ + size_);
+    x_ = copy_.data();
+    for (size_t i = 0; i < change.count; ++i) {
+      const int id = static_cast<int>(change.ids[i]);
+      copy_[id] = -std::numeric_limits<float>::infinity();
+      // not-a-number is kept as what can't be drawn, and makes itself known as the best
+      changed_.push_back({std::isnan(change.values[i]) ? kInfinity : change.values[i], id});
+    }
+    kernels_.block_maxima(x_, size_, maxima_.data());
+    best_ = *std::max_element(maxima_.begin(), maxima_.end());
+    for (const Entry& entry : changed_) best_ = std::max(best_, entry.logit);
+  }
+
   bool is_finite() const { return is_finite_; }
-  float best() const { return best_; }
+  double best() const { return best_; }
   int size() const { return size_; }
   float operator[](int id) const { return x_[id]; }
 
   int first_best() const {
-    const auto block = std::find(maxima_.begin(), maxima_.end(), best_) - maxima_.begin();
-    return static_cast<int>(std::find(x_ + block * kLogitBlock, x_ + size_, best_) - x_);
+    int first = size_;
+    for (const Entry& entry : changed_) {
+      if (entry.logit == best_) first = std::min(first, entry.id);
+    }
+    for (size_t b = 0; b < maxima_.size(); ++b) {
+      if (maxima_[b] != best_) continue;
+      const float* found = std::find(x_ + b * kLogitBlock, x_ + size_, static_cast<float>(best_));
+      return std::min(first, static_cast<int>(found - x_));
+    }
+    return first;
   }
 
-  // Call found(id) for all with low <= x < high, by id.
-  template <class Found> void between(double low, double high, const Found& found) const {
+  // Append all with low <= logit < high, but for minus infinity.
+  void append_between(double low, double high, std::vector<Entry>& found) const {
+    low = std::max(low, std::numeric_limits<double>::lowest());
     for (size_t b = 0; b < maxima_.size(); ++b) {
       if (maxima_[b] < low) continue;
       const int begin = static_cast<int>(b) * kLogitBlock, end = std::min(begin + kLogitBlock, size_);
       for (int id = begin; id < end; ++id) {
-        if (x_[id] >= low && x_[id] < high) found(id);
+        if (x_[id] >= low && x_[id] < high) found.push_back({x_[id], id});
       }
+    }
+    for (const Entry& entry : changed_) {
+      if (entry.logit >= low && entry.logit < high) found.push_back(entry);
     }
   }
 
-  double rough_total(double factor) const {
-    return kernels_.rough_total(x_, size_, best_, static_cast<float>(factor));
+  double weight(double logit, double temperature) const { return exp64((logit - best_) / temperature); }
+
+  // The sum of all weights within kRoughError of it, if that is easy to have.
+  std::optional<double> rough_total(double temperature) const {
+    // The nearest float32 to the best is the reference; it is the best itself if that was not changed.
+    const float near = static_cast<float>(best_);
+    const double off = (near - best_) / temperature;
+    if (temperature * kRoughFactor < 1 || temperature > kRoughFactor || !(std::abs(off) < 1)) {
+      return std::nullopt;
+    }
+    const double rest = kernels_.rough_total(x_, size_, near, static_cast<float>(1 / temperature));
+    return rest * std::exp(off) + changed_total(temperature);
   }
   double exact_total(double temperature) const {
-    return kernels_.exact_total(x_, size_, best_, temperature);
+    return kernels_.exact_total(x_, size_, best_, temperature) + changed_total(temperature);
   }
 
  private:
+  double changed_total(double temperature) const {
+    double total = 0;
+    for (const Entry& entry : changed_) total += weight(entry.logit, temperature);
+    return total;
+  }
+
   const Kernels& kernels_;
   const float* x_;
   int size_;
-  std::vector<float> maxima_;
-  float best_;
+  std::vector<float> maxima_, copy_;
+  std::vector<Entry> changed_;
+  double best_;
   bool is_finite_;
-};
-
-struct Entry {
-  double logit;
-  int id;
-
-  bool operator<(const Entry& other) const {  // comes before
-    return logit > other.logit || (logit == other.logit && id < other.id);
-  }
 };
 
 // The tokens of a row, the highest logit first, of equals the lowest id; as far as was asked for.
@@ -101,7 +146,7 @@ class Order {
     low_ = num_looks_++ < kMostLooks ? row_.best() - reach_ : -kInfinity;
     reach_ *= 2;
     found_.clear(), num_sorted_ = 0;
-    row_.between(low_, high, [&](int id) { found_.push_back({row_[id], id}); });
+    row_.append_between(low_, high, found_);
   }
 
   const Row& row_;
@@ -126,7 +171,7 @@ class Draft {
  private:
   // Unnormalised: that of the best is 1.
   double weight(const Entry& entry) const {
-    return exp64((entry.logit - row_.best()) / draw_.temperature);
+    return row_.weight(entry.logit, draw_.temperature);
   }
 
   // With the head of the order that top_k and min_p leave.
@@ -146,14 +191,9 @@ class Draft {
 
   // With all. A rough total is enough if the outcome is the same all over its error.
   int of_all() {
-    double low, high;
-    const double factor = 1 / draw_.temperature;
-    if (factor < kRoughFactor && draw_.temperature < kRoughFactor) {
-      const double total = row_.rough_total(factor);
-      low = total * (1 - kRoughError), high = total * (1 + kRoughError);
-    } else {
-      low = high = row_.exact_total(draw_.temperature);
-    }
+    const std::optional<double> rough = row_.rough_total(draw_.temperature);
+    double low = rough ? *rough * (1 - kRoughError) : row_.exact_total(draw_.temperature);
+    double high = rough ? *rough * (1 + kRoughError) : low;
     while (true) {
       const std::optional<size_t> first = rank(low), last = low == high ? first : rank(high);
       if (first && first == last) return at(*first);
@@ -198,8 +238,10 @@ class Draft {
   std::vector<double> cumulative_;
 };
 
-int pick(const Row& row, const Draw& draw) {
+int pick(Row&& row, const Draw& draw, const Change* change) {
   if (!row.is_finite()) return kNotFinite;
+  if (change) row.apply(*change);
+  if (!std::isfinite(row.best())) return kNoToken;
   if (draw.temperature == 0) return row.first_best();
   return Draft(row, draw).token();
 }
@@ -225,16 +267,24 @@ void check(bool holds, const char* what) {
 }  // namespace
 
 std::vector<int> pick_tokens(const Kernels& kernels, ThreadPool& pool, const Logits& logits,
-                             const std::vector<Draw>& draws) {
+                             const std::vector<Draw>& draws, const std::vector<Change>& changes) {
   check(logits.columns > 0 && draws.size() == static_cast<size_t>(logits.rows), "a draw for each row");
   for (const Draw& d : draws) {
     check(d.temperature >= 0 && d.top_k >= 0 && d.top_p > 0 && d.min_p <= 1 && d.number >= 0 &&
               d.number < 1, "a draw with values out of range");
   }
+  std::vector<const Change*> of_row(draws.size(), nullptr);
+  for (const Change& change : changes) {
+    check(change.row >= 0 && change.row < logits.rows, "a change of a row that does not exist");
+    for (size_t i = 0; i < change.count; ++i) {
+      check(change.ids[i] >= 0 && change.ids[i] < logits.columns, "a change of a token that does not exist");
+    }
+    of_row[change.row] = &change;
+  }
   std::vector<int> tokens(draws.size());
   pool.parallel(logits.rows, 1, [&](int begin, int end, int) {
     for (int i = begin; i < end; ++i) {
-      tokens[i] = pick(Row(kernels, logits.row(i), logits.columns), draws[i]);
+      tokens[i] = pick(Row(kernels, logits.row(i), logits.columns), draws[i], of_row[i]);
     }
   });
   return tokens;

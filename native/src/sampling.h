@@ -39,11 +39,20 @@ struct Scores {
   std::vector<std::pair<int, double>> top;
 };
 
-constexpr int kNotFinite = -1;
+// Other logits for some tokens of a row, each of which is named once.
+struct Change {
+  int row;
+  const int64_t* ids;
+  const double* values;
+  size_t count;
+};
 
-// One token for each row, or kNotFinite.
+// In place of a token: the logits are not all finite; or the highest is not, after a change.
+constexpr int kNotFinite = -1, kNoToken = -2;
+
+// One token for each row.
 std::vector<int> pick_tokens(const Kernels& kernels, ThreadPool& pool, const Logits& logits,
-                             const std::vector<Draw>& draws);
+                             const std::vector<Draw>& draws, const std::vector<Change>& changes);
 
 // The log-softmax at tokens and at the best of their rows, best first, of equals the lowest id.
 std::vector<Scores> score_tokens(const Kernels& kernels, ThreadPool& pool, const Logits& logits,

@@ -13,7 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.executors.picking import GREEDY, NO_TOKEN, NumpyPicker, Picker, Terms
+from headway.executors.picking import (
+    GREEDY,
+    NOT_FINITE,
+    Change,
+    NumpyPicker,
+    Picker,
+    Terms,
+)
 from headway.testing.tiny_models import tiny_config
 
 native_ops = pytest.importorskip(
@@ -74,6 +81,53 @@ def test_the_same_tokens_as_numpy(logits: list[float], terms: Terms) -> None:
     )
 
 
+@given(
+    logits=st.lists(coarse, min_size=1, max_size=150),
+    values=st.dictionaries(
+        st.integers(0, 149),
+        coarse | st.sampled_from([-math.inf, -1e300, 0.1, 2e38, -2e38, 1e39, math.inf, math.nan]),
+    ),
+    temperature=st.sampled_from([0.0, 1e-300, 1e-2, 0.7, 1e4]),
+    top_k=st.sampled_from([0, 3]),
+    top_p=st.sampled_from([0.9, 1.0]),
+    min_p=st.sampled_from([0.0, 0.2]),
+    number=st.floats(0, LAST),
+)
+def test_the_same_tokens_as_numpy_after_a_change(
+    logits: list[float],
+    values: dict[int, float],
+    temperature: float,
+    top_k: int,
+    top_p: float,
+    min_p: float,
+    number: float,
+) -> None:
+    rows = np.asarray([logits, logits], dtype=np.float32)
+    ids = np.array([i for i in values if i < len(logits)], dtype=np.intp)
+    change = Change(1, ids, np.array([values[i] for i in ids]))
+    terms = [Terms(temperature, top_k, top_p, min_p, number)] * 2
+    expected = NUMPY.pick(rows, terms, [change])
+    for each in PICKERS.values():
+        assert each.pick(rows, terms, [change]) == expected
+        assert rows.tolist() == [logits, logits]
+
+
+@pytest.mark.parametrize("temperature", [0.01, 0.8, 30.0])
+def test_changes_at_the_very_edge_between_two_tokens(isa: str, temperature: float) -> None:
+    row, rng = rows_of(1, 3000), np.random.default_rng(5)
+    ids = rng.permutation(3000)[:100]
+    change = Change(0, ids, rng.standard_normal(100) * 3 + 9.1)  # no float32 among them
+    logits = row[0].astype(np.float64)
+    logits[ids] = change.values
+    weights = np.sort(np.exp((logits - logits.max()) / temperature))[::-1]
+    shares = weights.cumsum() / weights.sum()
+    for edge in shares[shares < 1][:: max(1, len(shares) // 60)]:
+        for off in (-1e-4, -1e-7, -1e-11, 1e-11, 1e-7, 1e-4):
+            terms = [Terms(temperature, 0, 1.0, 0.0, min(float(edge * (1 + off)), LAST))]
+            found = PICKERS[isa].pick(row, terms, [change])
+            assert found == NUMPY.pick(row, terms, [change]), (edge, off)
+
+
 @pytest.mark.parametrize("size", [1, 2, 15, 16, 17, 63, 64, 65, 127, 1000, 1025, 49152])
 def test_rows_of_every_length(isa: str, size: int) -> None:
     rows = rows_of(12, size)
@@ -126,8 +180,8 @@ def test_what_is_not_finite_is_found_anywhere(isa: str) -> None:
                 rows = rows_of(2, size)
                 rows[1, place] = value
                 terms = [Terms(1.0, 0, 1.0, 0.0, 0.5)] * 2
-                assert (PICKERS[isa].pick(rows, terms)[1]) == NO_TOKEN
-                assert (PICKERS[isa].pick(rows, [GREEDY] * 2)[1]) == NO_TOKEN
+                assert (PICKERS[isa].pick(rows, terms)[1]) == NOT_FINITE
+                assert (PICKERS[isa].pick(rows, [GREEDY] * 2)[1]) == NOT_FINITE
                 assert PICKERS[isa].scores(rows, [(0, 0, 1), (1, 0, 1)])[1] is None
                 assert PICKERS[isa].pick(rows, terms)[0] == NUMPY.pick(rows[:1], terms[:1])[0]
 
@@ -180,6 +234,11 @@ def test_draws_out_of_range_are_refused() -> None:
     }.items():
         with pytest.raises(ValueError, match="out of range"):
             one.pick(rows[:1], [Terms(1.0, 0, 1.0, 0.0, 0.5)._replace(**{name: value})])
+    for row, token_id in ((2, 0), (-1, 0), (0, 20), (0, -1)):
+        with pytest.raises(ValueError, match="does not exist"):
+            one.pick(rows, [GREEDY] * 2, [Change(row, np.array([token_id]), np.zeros(1))])
+    with pytest.raises(ValueError, match="another length"):
+        one.pick(rows, [GREEDY] * 2, [Change(0, np.array([1]), np.zeros(2))])
     for wanted in ((2, 0, 0), (0, 20, 0), (-1, 0, 0), (0, -1, 0), (0, 0, -1)):
         with pytest.raises(ValueError, match="does not exist"):
             one.scores(rows, [wanted])

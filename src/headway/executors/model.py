@@ -15,8 +15,9 @@ from headway.core.plan import (
     StepResult,
     TokenLogprobs,
 )
+from headway.executors.draw import Draw
 from headway.executors.picking import NumpyPicker, Picker
-from headway.executors.sampling import Draw, SamplingError, sample, token_logprobs
+from headway.executors.sampling import SamplingError, sample, token_logprobs
 from headway.executors.sequences import SequenceState, SequenceStates
 from headway.kernels.ops import Matrix, Ops, Rows, Step, Tensor
 from headway.models.checkpoint import Checkpoint
@@ -132,10 +133,12 @@ class ModelExecutor(Generic[Tensor, Matrix, Step]):
         """Score the prompt tokens that follow the positions of the step, where asked for."""
         scores: dict[SequenceId, PromptLogprobs] = {}
         for last_row, (part, state) in zip(_last_rows(work), work, strict=True):
+            num_top = state.sampling.prompt_logprobs
+            if num_top is None or state.new.index or state.failure is not None:
+                continue
             start = part.start + 1
             token_ids = state.tokens[start : min(start + part.count, state.num_prompt_tokens)]
-            num_top = state.sampling.prompt_logprobs
-            if num_top is None or not token_ids or state.new.index or state.failure is not None:
+            if not token_ids:
                 continue
             try:
                 entries = self._score(hidden, last_row + 1 - part.count, token_ids, num_top)

@@ -16,8 +16,13 @@ Logits = npt.NDArray[np.float32]
 Floats = npt.NDArray[np.float64]
 Top = tuple[tuple[int, float], ...]
 
-NO_TOKEN: Final = -1
-"""In place of a token, where the logits are not finite."""
+Ids = npt.NDArray[np.intp]
+
+NOT_FINITE: Final = -1
+"""In place of a token: the logits of the row are not all finite."""
+
+NO_TOKEN: Final = -2
+"""In place of a token: after its change the highest logit of the row is not finite."""
 
 _FIRST_LOOK: Final = 256
 """How many of the most probable tokens are sorted before it is known that more are needed."""
@@ -39,11 +44,24 @@ class Terms(NamedTuple):
 GREEDY: Final = Terms(0.0, 0, 1.0, 0.0, 0.0)
 
 
+class Change(NamedTuple):
+    """Other logits for some tokens of a row, each of which is named once."""
+
+    row: int
+    token_ids: Ids
+    values: Floats
+
+
 class Picker(Protocol):
     """What can be computed for many rows at once. A row's outcome depends on nothing else."""
 
-    def pick(self, logits: Logits, terms: Sequence[Terms], /) -> list[int]:
-        """Return one token for each row, or :data:`NO_TOKEN`."""
+    def pick(
+        self, logits: Logits, terms: Sequence[Terms], changes: Sequence[Change] = (), /
+    ) -> list[int]:
+        """Return one token for each row, or :data:`NOT_FINITE` or :data:`NO_TOKEN`.
+
+        A row has one change at most; ``logits`` stay as they are.
+        """
         ...
 
     def scores(
@@ -59,21 +77,37 @@ class Picker(Protocol):
 class NumpyPicker:
     """Implements :class:`Picker`, row by row."""
 
-    def pick(self, logits: Logits, terms: Sequence[Terms], /) -> list[int]:
+    def pick(
+        self, logits: Logits, terms: Sequence[Terms], changes: Sequence[Change] = (), /
+    ) -> list[int]:
         """Sort as little as decides."""
         best = logits.argmax(axis=1)  # the first of equals
         is_finite = np.isfinite(logits.max(axis=1)) & np.isfinite(logits.min(axis=1))
-        rows = zip(logits, terms, best.tolist(), is_finite.tolist(), strict=True)
-        return [
-            (choose(row, what) if what.temperature else highest) if is_sound else NO_TOKEN
-            for row, what, highest, is_sound in rows
-        ]
+        by_row = {change.row: change for change in changes}
+        tokens: list[int] = []
+        for row, what in enumerate(terms):
+            if not is_finite[row]:
+                tokens.append(NOT_FINITE)
+            elif row in by_row:
+                tokens.append(_pick_changed(logits[row], what, by_row[row]))
+            else:
+                tokens.append(choose(logits[row], what) if what.temperature else int(best[row]))
+        return tokens
 
     def scores(
         self, logits: Logits, wanted: Sequence[tuple[int, int, int]], /
     ) -> list[tuple[float, Top] | None]:
         """Take the log-softmax of whole rows."""
         return [_score(logits[row], token_id, num_top) for row, token_id, num_top in wanted]
+
+
+def _pick_changed(row: Logits, terms: Terms, change: Change) -> int:
+    logits = row.astype(np.float64)
+    logits[change.token_ids] = change.values
+    best = int(logits.argmax())
+    if not np.isfinite(logits[best]):
+        return NO_TOKEN
+    return choose(logits, terms) if terms.temperature else best
 
 
 def choose(row: npt.NDArray[np.floating], terms: Terms) -> int:

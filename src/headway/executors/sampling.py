@@ -16,66 +16,28 @@ The number is a hash of the seed, the sequence's index and the output position, 
 on nothing else: not on the batch, not on earlier draws, not on preemption. Reported
 log-probabilities are the log-softmax of the raw logits. Everything past the logits is float64.
 
-Steps 4 to 7 are computed for many rows at once by a :class:`headway.executors.picking.Picker`.
+Steps 1 to 3 are in :mod:`headway.executors.draw`; the others are computed for many rows at once by
+a :class:`headway.executors.picking.Picker`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Final
 
-import numpy as np
-import numpy.typing as npt
-
 from headway.core.plan import SampledToken, TokenLogprobs
-from headway.core.sampling import SamplingParams
-from headway.executors.picking import (
-    GREEDY,
-    NO_TOKEN,
-    Floats,
-    Logits,
-    NumpyPicker,
-    Picker,
-    Terms,
-    choose,
-)
-
-_Pairs = tuple[tuple[int, float], ...]
-
-_MAX_KEPT_BIASES: Final = 256
-
-# by identity, since hashing many pairs for each token is slow; the pairs are kept along with their
-# arrays, so that no other object gets the same id
-_bias_cache: dict[int, tuple[_Pairs, npt.NDArray[np.intp], Floats]] = {}
+from headway.executors.draw import Draw, change
+from headway.executors.picking import GREEDY, NOT_FINITE, Logits, NumpyPicker, Picker, Terms
 
 _NUMPY: Final = NumpyPicker()
 
 _NOT_FINITE: Final = "the logits are not finite"
+_NO_TOKEN: Final = "logit_bias, penalties and min_tokens leave no token that can be drawn"
 
 
 class SamplingError(Exception):
     """One token can't be drawn; says why. Others are not affected."""
-
-
-@dataclass(frozen=True, slots=True)
-class Draw:
-    """What a draw depends on, beside the logits.
-
-    Attributes:
-        params: the request's.
-        index: which of the request's sequences.
-        position: output tokens so far.
-        prompt_token_ids: for the repetition penalty.
-        output_counts: occurrences of each token in the output, for all penalties.
-    """
-
-    params: SamplingParams
-    index: int
-    position: int
-    prompt_token_ids: Sequence[int]
-    output_counts: Mapping[int, int]
 
 
 def sample(
@@ -85,16 +47,20 @@ def sample(
 
     A row that can't be sampled gives its error in place of a token.
     """
-    # rows that change their logits are drawn from below, but are looked at for what is not finite
-    changes = [_changes_logits(draw) for draw in draws]
-    terms = [GREEDY if own else _terms(draw) for draw, own in zip(draws, changes, strict=True)]
-    drawn: list[int | SamplingError] = list(picker.pick(logits, terms))
-    for row, own in enumerate(changes):
-        if drawn[row] == NO_TOKEN:
-            drawn[row] = SamplingError(_NOT_FINITE)
-        elif own:
-            drawn[row] = _draw_changed(logits[row], draws[row])
-    return _with_scores(logits, draws, drawn, picker)
+    terms = [_terms(draw) for draw in draws]
+    changes = [
+        change(row, logits[row], draw) for row, draw in enumerate(draws) if draw.changes_logits
+    ]
+    drawn = picker.pick(logits, terms, changes)
+    if any(draw.params.logprobs is not None for draw in draws):
+        return _with_scores(logits, draws, drawn, picker)
+    return [_token(token_id) for token_id in drawn]
+
+
+def _token(token_id: int, scores: TokenLogprobs | None = None) -> SampledToken | SamplingError:
+    if token_id >= 0:
+        return SampledToken(token_id, scores)
+    return SamplingError(_NOT_FINITE if token_id == NOT_FINITE else _NO_TOKEN)
 
 
 def token_logprobs(
@@ -119,22 +85,16 @@ def token_logprobs(
 
 
 def _with_scores(
-    logits: Logits,
-    draws: Sequence[Draw],
-    drawn: Sequence[int | SamplingError],
-    picker: Picker,
+    logits: Logits, draws: Sequence[Draw], drawn: Sequence[int], picker: Picker
 ) -> list[SampledToken | SamplingError]:
     wanted = [
-        (row, token, draw.params.logprobs)
-        for row, (draw, token) in enumerate(zip(draws, drawn, strict=True))
-        if draw.params.logprobs is not None and not isinstance(token, SamplingError)
+        (row, token_id, draw.params.logprobs)
+        for row, (draw, token_id) in enumerate(zip(draws, drawn, strict=True))
+        if draw.params.logprobs is not None and token_id >= 0
     ]
-    tokens = [t if isinstance(t, SamplingError) else SampledToken(t) for t in drawn]
-    if wanted:
-        scores = token_logprobs(logits, wanted, picker)
-        for (row, token_id, _), score in zip(wanted, scores, strict=True):
-            tokens[row] = SampledToken(token_id, score)
-    return tokens
+    scores = token_logprobs(logits, wanted, picker)
+    by_row = {row: score for (row, _, _), score in zip(wanted, scores, strict=True)}
+    return [_token(token_id, by_row.get(row)) for row, token_id in enumerate(drawn)]
 
 
 def uniform(seed: int, index: int, position: int) -> float:
@@ -149,58 +109,3 @@ def _terms(draw: Draw) -> Terms:
         return GREEDY
     number = uniform(params.seed, draw.index, draw.position)
     return Terms(params.temperature, params.top_k, params.top_p, params.min_p, number)
-
-
-def _changes_logits(draw: Draw) -> bool:
-    params = draw.params
-    has_penalty = (
-        params.repetition_penalty != 1 or params.presence_penalty or params.frequency_penalty
-    )
-    return bool(has_penalty or params.logit_bias or _forbids_stop(draw))
-
-
-def _forbids_stop(draw: Draw) -> bool:
-    return draw.position < draw.params.min_tokens and bool(draw.params.stop_token_ids)
-
-
-def _draw_changed(row: Logits, draw: Draw) -> int | SamplingError:
-    logits = row.astype(np.float64)
-    _add_bias(logits, draw.params)
-    _penalise(logits, draw)
-    if _forbids_stop(draw):
-        logits[list(draw.params.stop_token_ids)] = -np.inf
-    highest = int(logits.argmax())
-    if not np.isfinite(logits[highest]):
-        return SamplingError("logit_bias and min_tokens leave no token that can be drawn")
-    return highest if draw.params.temperature == 0 else choose(logits, _terms(draw))
-
-
-def _add_bias(logits: Floats, params: SamplingParams) -> None:
-    if params.logit_bias:
-        ids, values = _bias_arrays(params.logit_bias)
-        np.add.at(logits, ids, values)
-
-
-def _bias_arrays(pairs: _Pairs) -> tuple[npt.NDArray[np.intp], Floats]:
-    """Return ids and values, made once for as long as the same object is drawn with."""
-    kept = _bias_cache.get(id(pairs))
-    if kept is None:
-        ids = np.fromiter((token_id for token_id, _ in pairs), dtype=np.intp, count=len(pairs))
-        values = np.fromiter((value for _, value in pairs), dtype=np.float64, count=len(pairs))
-        if len(_bias_cache) >= _MAX_KEPT_BIASES:
-            _bias_cache.clear()
-        kept = _bias_cache[id(pairs)] = (pairs, ids, values)
-    return kept[1:]
-
-
-def _penalise(logits: Floats, draw: Draw) -> None:
-    params, counts = draw.params, draw.output_counts
-    if params.repetition_penalty != 1:
-        seen = np.array(sorted({*draw.prompt_token_ids, *counts}), dtype=np.intp)
-        values, penalty = logits[seen], params.repetition_penalty
-        with np.errstate(over="ignore"):  # an infinite logit is told apart later
-            logits[seen] = np.where(values > 0, values / penalty, values * penalty)
-    if counts and (params.frequency_penalty or params.presence_penalty):
-        drawn = np.fromiter(counts.keys(), dtype=np.intp)
-        times = np.fromiter(counts.values(), dtype=np.float64)
-        logits[drawn] -= params.frequency_penalty * times + params.presence_penalty

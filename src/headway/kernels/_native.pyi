@@ -82,7 +82,11 @@ class Ops:
     def are_finite(self, hidden: Tensor) -> list[bool]: ...
     def logits(self, hidden: Tensor, rows: Sequence[int], head: Matrix) -> _Floats: ...
     def pick(
-        self, logits: _Floats, terms: Sequence[tuple[float, int, float, float, float]], /
+        self,
+        logits: _Floats,
+        terms: Sequence[tuple[float, int, float, float, float]],
+        changes: Sequence[tuple[int, npt.NDArray[np.intp], npt.NDArray[np.float64]]] = (),
+        /,
     ) -> list[int]: ...
     def scores(
         self, logits: _Floats, wanted: Sequence[tuple[int, int, int]], /
