@@ -61,21 +61,46 @@ def change(row: int, logits: Logits, draw: Draw) -> Change:
     barred = np.array(params.stop_token_ids if draw.forbids_stop else (), dtype=np.intp)
     drawn = np.fromiter(draw.output_counts, dtype=np.intp, count=len(draw.output_counts))
     is_repeating = params.repetition_penalty != 1
-    prompt = _prompt_ids.of(draw.prompt_token_ids) if is_repeating else _NOTHING
-    ids = np.unique(np.concatenate((biased, barred, drawn, prompt)))
+    seen = _seen(_prompt_ids.of(draw.prompt_token_ids), drawn) if is_repeating else drawn
+    ids = seen  # each once, and nearly always that is all
+    if len(biased) or len(barred):
+        ids = np.unique(np.concatenate((seen, biased, barred)))
+    place = _Places(ids)
     values = logits[ids].astype(np.float64)
-    np.add.at(values, np.searchsorted(ids, biased), biases)
-    output = np.searchsorted(ids, drawn)
+    if len(biased):
+        np.add.at(values, np.searchsorted(ids, biased), biases)  # an id may have two
     if is_repeating:
-        _repeat(values, np.union1d(output, np.searchsorted(ids, prompt)), params)
+        _repeat(values, place.of(seen), params)
     if len(drawn) and (params.frequency_penalty or params.presence_penalty):
         times = np.fromiter(draw.output_counts.values(), dtype=np.float64, count=len(drawn))
-        values[output] -= params.frequency_penalty * times + params.presence_penalty
-    values[np.searchsorted(ids, barred)] = -np.inf
+        values[place.of(drawn)] -= params.frequency_penalty * times + params.presence_penalty
+    if len(barred):
+        values[place.of(barred)] = -np.inf
     return Change(row, ids, values)
 
 
-def _repeat(values: Floats, seen: Ids, params: SamplingParams) -> None:
+class _Places:
+    """Where tokens stand among ids that hold them all."""
+
+    def __init__(self, ids: Ids) -> None:
+        self._ids = ids
+
+    def of(self, token_ids: Ids) -> Ids | slice:
+        if token_ids is self._ids:
+            return slice(None)
+        order = np.argsort(self._ids)
+        return order[np.searchsorted(self._ids, token_ids, sorter=order)]
+
+
+def _seen(prompt: Ids, drawn: Ids) -> Ids:
+    """Return the tokens of prompt, which are in order, and output, each once."""
+    if not len(prompt):
+        return drawn
+    at = np.minimum(np.searchsorted(prompt, drawn), len(prompt) - 1)
+    return np.concatenate((prompt, drawn[prompt[at] != drawn]))
+
+
+def _repeat(values: Floats, seen: Ids | slice, params: SamplingParams) -> None:
     old, penalty = values[seen], params.repetition_penalty
     with np.errstate(over="ignore"):  # an infinite logit is told apart later
         values[seen] = np.where(old > 0, old / penalty, old * penalty)
@@ -83,8 +108,6 @@ def _repeat(values: Floats, seen: Ids, params: SamplingParams) -> None:
 
 Source = TypeVar("Source")
 Made = TypeVar("Made")
-
-_NOTHING: Final = np.empty(0, dtype=np.intp)
 
 
 class _Kept(Generic[Source, Made]):
@@ -104,7 +127,7 @@ class _Kept(Generic[Source, Made]):
         kept = self._made.get(id(source))
         if kept is None:
             if len(self._made) >= self._MOST:
-                self._made.clear()
+                del self._made[next(iter(self._made))]  # the oldest
             kept = self._made[id(source)] = (source, self._make(source))
         return kept[1]
 
@@ -114,9 +137,9 @@ def _arrays(pairs: tuple[tuple[int, float], ...]) -> tuple[Ids, Floats]:
     return ids, np.fromiter((value for _, value in pairs), dtype=np.float64, count=len(pairs))
 
 
-def _unique(token_ids: Sequence[int]) -> Ids:
+def _distinct(token_ids: Sequence[int]) -> Ids:
     return np.unique(np.array(token_ids, dtype=np.intp))
 
 
 _bias_arrays: Final = _Kept(_arrays)
-_prompt_ids: Final = _Kept(_unique)
+_prompt_ids: Final = _Kept(_distinct)
