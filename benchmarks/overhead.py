@@ -5,7 +5,7 @@
 The real engine decodes, in this process, in two ways: its loop alone, and behind its asyncio front
 with everybody's text made in another thread, as a server does. The kernels keep the time that is
 spent in them themselves (twice a clock in C++ for each call); all other parts are timed where one
-calls the other, a few times a step. A part's figure is its median over the steps, so that the parts
+calls the other, a few times a step. The first and last steps, where not all run, are left out. A part's figure is its median over the steps, so that the parts
 need not add up to the step.
 """
 
@@ -186,10 +186,9 @@ class Bench:
             self._engine.submit(
                 Request(request_id=request_id, prompt_token_ids=self._prompt(), sampling=sampling)
             )
-        self._meter.is_on = False
-        while not (outcome := self._engine.step()).is_idle:
-            self._meter.is_on = self._engine.scheduler.statistics().num_running == batch
-            del outcome
+        self._meter.is_on = True
+        while not self._engine.step().is_idle:
+            continue
         return self._meter.outcome("loop alone", batch, _tokens(temperature))
 
     def served(self, batch: int, temperature: float) -> Outcome:

@@ -100,10 +100,10 @@ class ModelExecutor(Generic[Tensor, Matrix, Step]):
 
     def _fail_where_not_finite(self, hidden: Tensor, work: Sequence[_Work]) -> None:
         is_finite = self._ops.are_finite(hidden)
-        if is_finite.all():
+        if all(is_finite):
             return
         for last_row, (part, state) in zip(_last_rows(work), work, strict=True):
-            if not is_finite[last_row + 1 - part.count : last_row + 1].all():
+            if not all(is_finite[last_row + 1 - part.count : last_row + 1]):
                 state.failure = _NOT_FINITE
 
     def _sample(self, hidden: Tensor, work: Sequence[_Work]) -> dict[SequenceId, SampledToken]:

@@ -127,7 +127,7 @@ class Ops(Protocol[Tensor, Matrix, Step]):
         """Return ``silu(gate) * up`` for the left and right halves of the features."""
         ...
 
-    def are_finite(self, hidden: Tensor) -> npt.NDArray[np.bool_]:
+    def are_finite(self, hidden: Tensor) -> list[bool]:
         """Say for each row whether all its features are numbers, none of them infinite."""
         ...
 
