@@ -5,8 +5,8 @@
 The real engine decodes, in this process, in two ways: its loop alone, and behind its asyncio front
 with everybody's text made in another thread, as a server does. The kernels keep the time that is
 spent in them themselves (twice a clock in C++ for each call); all other parts are timed where one
-calls the other, a few times a step. The first and last steps, where not all run, are left out. A part's figure is its median over the steps, so that the parts
-need not add up to the step.
+calls the other, a few times a step. A part's figure is its median over the steps, so that the parts
+need not add up to the step; the first and the last steps, where not all run, do not count.
 """
 
 from __future__ import annotations
