@@ -2,7 +2,8 @@
 //
 // Threads wait spinning for a short while and then sleep, so that they are quick inside a step and
 // out of the way of others after it. The caller never waits for a thread that has not begun: it does
-// the work itself, so another process on a core costs that core and no more.
+// the work itself, so another process on a core costs that core and no more. For one that has begun it
+// waits in the same way.
 #pragma once
 
 #include <atomic>
@@ -48,6 +49,7 @@ class ThreadPool {
   void run(int count, int grain, Call call, const void* data);
   void work(int thread) noexcept;
   void do_parts(int thread);
+  void wait_for_others();
   void serve(int thread);
   uint32_t wait_for_work(uint32_t seen);
 
@@ -61,9 +63,9 @@ class ThreadPool {
   alignas(128) std::atomic<uint32_t> gate_{0};
   alignas(128) std::atomic<int> active_{0};
   alignas(128) std::atomic<int> sleepers_{0};
-  std::atomic<bool> is_stopping_{false};
+  std::atomic<bool> is_stopping_{false}, is_caller_asleep_{false};
   std::mutex mutex_;
-  std::condition_variable wake_;
+  std::condition_variable wake_, all_done_;
   std::mutex one_caller_;
   std::vector<std::thread> threads_;
 };
