@@ -6,8 +6,7 @@ Only the logits of some tokens change, which are few beside a vocabulary.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -15,9 +14,8 @@ from headway.core.sampling import SamplingParams
 from headway.executors.picking import Change, Floats, Ids, Logits
 
 
-@dataclass(frozen=True, slots=True)
-class Draw:
-    """What a draw depends on, beside the logits.
+class Draw(NamedTuple):
+    """What a draw depends on, beside the logits. Many are made in every step.
 
     Attributes:
         params: the request's.
@@ -28,7 +26,7 @@ class Draw:
     """
 
     params: SamplingParams
-    index: int
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody needs
     position: int
     prompt_token_ids: Sequence[int]
     output_counts: Mapping[int, int]

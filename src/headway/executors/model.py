@@ -177,10 +177,7 @@ def _last_rows(work: Sequence[_Work]) -> list[int]:
 
 
 def _draw(state: SequenceState) -> Draw:
+    new = state.new
     return Draw(
-        params=state.sampling,
-        index=state.new.index,
-        position=state.num_outputs,
-        prompt_token_ids=state.new.prompt_token_ids,
-        output_counts=state.output_counts,
+        new.sampling, new.index, state.num_outputs, new.prompt_token_ids, state.output_counts
     )

@@ -10,8 +10,7 @@ copied one may, has no influence either, be it infinite.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -24,11 +23,11 @@ Matrix = TypeVar("Matrix")
 Step = TypeVar("Step")
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
+class Rows(NamedTuple):
     """One sequence's rows of a step: the tokens at positions ``start``, ``start + 1``, …
 
-    ``block_ids`` is the sequence's block table; it covers every position up to the last row's.
+    ``block_ids`` is the sequence's block table; it covers every position up to the last row's. A
+    named tuple, since many are made in every step.
     """
 
     token_ids: Sequence[int]
