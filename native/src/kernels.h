@@ -93,6 +93,14 @@ struct Partial {
   float *highest, *total, *sums;
 };
 
+// Logits are looked through in blocks, most of which hold no token of interest.
+constexpr int kLogitBlock = 64;
+// How far rough sums may be off, relatively: some ten times what rounding can add up to, with factors
+// within kRoughFactor of 1 and so many logits a run.
+constexpr double kRoughError = 1e-4;
+constexpr double kRoughFactor = 1e3;
+constexpr int kRoughRun = 1024;
+
 struct Kernels {
   const char* name;
 
@@ -116,6 +124,10 @@ struct Kernels {
   float (*probe_bf16)(const uint8_t*, int64_t steps);
   int probe_int8_ops, probe_bf16_ops;  // a step
   float (*probe_read)(const uint8_t*, size_t bytes);
+  // Over one row of logits: see isa/logits.h. The last has the same bits on all instruction sets.
+  bool (*block_maxima)(const float* x, int size, float* maxima);
+  double (*rough_total)(const float* x, int size, float best, float factor);
+  double (*exact_total)(const float* x, int size, double best, double temperature);
 };
 
 extern const Kernels kPortableKernels;

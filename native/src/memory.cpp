@@ -38,26 +38,34 @@ Pages& Pages::operator=(Pages&& other) noexcept {
   return *this;
 }
 
+struct Recycler::Return {
+  std::shared_ptr<Recycler> owner;
+  size_t size_class;
+  Pages pages;
+
+  void operator()(uint8_t*) {
+    const std::lock_guard<std::mutex> lock(owner->mutex_);
+    owner->free_[size_class].push_back(std::move(pages));
+  }
+};
+
 std::shared_ptr<uint8_t> Recycler::take(size_t bytes) {
   // Sizes in few classes, so that steps of other shapes use the same buffers.
-  size_t size = kStep;
-  while (size < bytes) size += size / 2 / kStep * kStep + (size < 2 * kStep ? kStep : 0);
+  size_t size = kStep, size_class = 0;
+  for (; size < bytes; ++size_class) size += size / 2 / kStep * kStep + (size < 2 * kStep ? kStep : 0);
   Pages pages;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    const auto found = free_.find(size);
-    if (found != free_.end()) {
-      pages = std::move(found->second);
-      free_.erase(found);
+    if (free_.size() <= size_class) free_.resize(size_class + 1);
+    std::vector<Pages>& free = free_[size_class];
+    if (!free.empty()) {
+      pages = std::move(free.back());
+      free.pop_back();
     }
   }
   if (!pages.data()) pages = Pages(size);
   uint8_t* data = pages.data();
-  auto held = std::make_shared<Pages>(std::move(pages));
-  return {data, [self = shared_from_this(), held, size](uint8_t*) {
-            const std::lock_guard<std::mutex> lock(self->mutex_);
-            self->free_.emplace(size, std::move(*held));
-          }};
+  return {data, Return{shared_from_this(), size_class, std::move(pages)}};
 }
 
 }  // namespace headway

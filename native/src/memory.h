@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -33,8 +32,10 @@ class Recycler : public std::enable_shared_from_this<Recycler> {
   std::shared_ptr<uint8_t> take(size_t bytes);
 
  private:
+  struct Return;
+
   std::mutex mutex_;
-  std::multimap<size_t, Pages> free_;
+  std::vector<std::vector<Pages>> free_;  // by class of size
 };
 
 }  // namespace headway

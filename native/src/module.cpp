@@ -18,6 +18,7 @@
 #include "cpu.h"
 #include "ops.h"
 #include "probe.h"
+#include "sampling.h"
 
 namespace nb = nanobind;
 using namespace headway;
@@ -28,20 +29,38 @@ namespace {
 using Bytes = nb::ndarray<const uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Floats = nb::ndarray<const float, nb::c_contig, nb::device::cpu>;
 using Matrix2d = nb::ndarray<nb::numpy, float, nb::ndim<2>>;
+using LogitArray = nb::ndarray<const float, nb::ndim<2>, nb::device::cpu>;
+using DrawTuple = std::tuple<double, int, double, double, double>;
+using ChangeTuple = std::tuple<int, nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>,
+                               nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>>;
 using MoveList = std::vector<std::pair<int, int>>;
 
 // Python's lock is given away only for work that is long enough to be worth the two switches: when
 // other threads want it, getting it back can take milliseconds.
 constexpr double kWorthRelease = 20000;  // nanoseconds
 
-class Release {
+// The kernels' part of a call, which takes about `cost` nanoseconds: without Python's lock if that is
+// long, and on the stopwatch of the operations if it runs.
+class Work {
  public:
-  explicit Release(double cost) {
+  Work(Ops& ops, double cost) : stopwatch_(ops.stopwatch()) {
     if (cost >= kWorthRelease) released_.emplace();
+    if (stopwatch_.is_on) start_ = Clock::now();
   }
+  ~Work() {  // before the lock is asked for again
+    if (stopwatch_.is_on) {
+      stopwatch_.seconds += std::chrono::duration<double>(Clock::now() - start_).count();
+    }
+  }
+  Work(const Work&) = delete;
+  Work& operator=(const Work&) = delete;
 
  private:
+  using Clock = std::chrono::steady_clock;
+
   std::optional<nb::gil_scoped_release> released_;
+  Stopwatch& stopwatch_;
+  Clock::time_point start_;
 };
 
 Kind kind_named(const std::string& name) {
@@ -64,6 +83,46 @@ Matrix2d view(const Tensor& x) {
   const size_t shape[] = {static_cast<size_t>(x.rows), static_cast<size_t>(x.columns)};
   const int64_t strides[] = {static_cast<int64_t>(x.stride()), 1};
   return Matrix2d(x.floats(), 2, shape, owner, strides);
+}
+
+Logits logits_of(const LogitArray& array) {
+  if (array.stride(1) != 1 && array.shape(1) > 1) throw std::invalid_argument("a row has gaps");
+  return {array.data(), static_cast<int>(array.shape(0)), static_cast<int>(array.shape(1)),
+          static_cast<size_t>(array.stride(0))};
+}
+
+std::vector<int> pick(Ops& ops, const LogitArray& array, const std::vector<DrawTuple>& terms,
+                      const std::vector<ChangeTuple>& others) {
+  const Logits logits = logits_of(array);
+  std::vector<Draw> draws;
+  for (const auto& [temperature, top_k, top_p, min_p, number] : terms) {
+    draws.push_back({temperature, top_k, top_p, min_p, number});
+  }
+  std::vector<Change> changes;
+  for (const auto& [row, ids, values] : others) {
+    if (ids.size() != values.size()) throw std::invalid_argument("a change of another length");
+    changes.push_back({row, ids.data(), values.data(), ids.size()});
+  }
+  const Work work(ops, Ops::pick_cost(logits.rows, logits.columns));
+  return pick_tokens(ops.kernels(), ops.pool(), logits, draws, changes);
+}
+
+// For each a pair of the token's log-probability and the best, or None where the row is not finite.
+nb::list scores(Ops& ops, const LogitArray& array, const std::vector<std::tuple<int, int, int>>& which) {
+  const Logits logits = logits_of(array);
+  std::vector<Wanted> wanted;
+  for (const auto& [row, token, num_top] : which) wanted.push_back({row, token, num_top});
+  std::vector<Scores> found;
+  {
+    const Work work(ops, 10 * Ops::pick_cost(static_cast<int>(wanted.size()), logits.columns));
+    found = score_tokens(ops.kernels(), ops.pool(), logits, wanted);
+  }
+  nb::list results;
+  for (const Scores& each : found) {
+    if (each.is_finite) results.append(nb::make_tuple(each.logprob, nb::tuple(nb::cast(each.top))));
+    else results.append(nb::none());
+  }
+  return results;
 }
 
 std::vector<float> copy_of(const Floats& values) {
@@ -203,54 +262,66 @@ NB_MODULE(_native, m) {
       .def_prop_rw("activations", [](const Ops& ops) { return name_of(ops.activations()); },
                    [](Ops& ops, const std::string& name) { ops.set_activations(kind_named(name)); })
       .def("prepare", &prepare)
-      .def("embed", [](Ops& ops, const Table& table, const Step& step) { return ops.embed(table, step); })
+      .def("embed",
+           [](Ops& ops, const Table& table, const Step& step) {
+             const Work work(ops, 0);
+             return ops.embed(table, step);
+           })
       .def("rms_norm",
            [](Ops& ops, const Tensor& residual, const Tensor* delta, const Vector& weight, float eps) {
-             const Release release(residual.rows * residual.columns * 0.5);
+             const Work work(ops, residual.rows * residual.columns * 0.5);
              return ops.norm(residual, delta, weight, eps, ops.activations());
            },
            "residual"_a, "delta"_a.none(), "weight"_a, "eps"_a)
       .def("final_norm",
            [](Ops& ops, const Tensor& residual, const Tensor* delta, const Vector& weight, float eps) {
+             const Work work(ops, residual.rows * residual.columns * 0.5);
              return ops.norm(residual, delta, weight, eps, Kind::rows);
            },
            "residual"_a, "delta"_a.none(), "weight"_a, "eps"_a)
       .def("linear",
            [](Ops& ops, const Tensor& x, const Matrix& matrix) {
-             const Release release(Ops::linear_cost(x.rows, matrix));
+             const Work work(ops, Ops::linear_cost(x.rows, matrix));
              return ops.linear(x, matrix);
            })
       .def("norm_heads",
            [](Ops& ops, const Tensor& qkv, const Vector& q, const Vector& k, float eps) {
+             const Work work(ops, qkv.rows * qkv.columns * 0.5);
              ops.norm_heads(qkv, q, k, eps);
              return qkv;
            })
       .def("rotate_and_store",
            [](Ops& ops, const Tensor& qkv, int layer, const Step& step) {
-             const Release release(qkv.rows * qkv.columns * 0.5);
+             const Work work(ops, qkv.rows * qkv.columns * 0.5);
              return ops.rotate_and_store(qkv, layer, step);
            })
       .def("attention",
            [](Ops& ops, const Tensor& queries, int layer, const Step& step) {
-             const Release release(ops.attention_cost(step));
+             const Work work(ops, ops.attention_cost(step));
              return ops.attention(queries, layer, step);
            })
       .def("silu_mul",
            [](Ops& ops, const Tensor& gate_up) {
-             const Release release(gate_up.rows * gate_up.columns * 0.5);
+             const Work work(ops, gate_up.rows * gate_up.columns * 0.5);
              return ops.silu_mul(gate_up);
            })
-      .def("are_finite", &Ops::are_finite)
+      .def("are_finite",
+           [](Ops& ops, const Tensor& hidden) {
+             const Work work(ops, 0);
+             return ops.are_finite(hidden);
+           })
       .def("logits",
            [](Ops& ops, const Tensor& hidden, const std::vector<int32_t>& rows, const Matrix& head) {
              Tensor out;
              {
-               const Release release(Ops::linear_cost(static_cast<int>(rows.size()), head));
+               const Work work(ops, Ops::linear_cost(static_cast<int>(rows.size()), head));
                out = ops.logits(hidden, rows, head);
              }
              out.columns = head.outputs();
              return view(out);
            })
+      .def("pick", &pick, "logits"_a, "terms"_a, "changes"_a = std::vector<ChangeTuple>())
+      .def("scores", &scores)
       .def("swap_out",
            [](Ops& ops, const MoveList& moves) {
              ops.swap_out(moves_of(moves, ops.num_blocks(), ops.num_swap_blocks()));
@@ -263,5 +334,8 @@ NB_MODULE(_native, m) {
            [](Ops& ops, const MoveList& moves) {
              ops.swap_in(moves_of(moves, ops.num_swap_blocks(), ops.num_blocks()));
            })
+      .def_prop_rw("is_timed", [](Ops& ops) { return ops.stopwatch().is_on; },
+                   [](Ops& ops, bool is_on) { ops.stopwatch() = {is_on, 0.0}; })
+      .def_prop_ro("seconds", [](Ops& ops) { return ops.stopwatch().seconds; })
       .def("fork_join_latency", &fork_join_latency);
 }

@@ -166,7 +166,9 @@ std::vector<bool> Ops::are_finite(const Tensor& hidden) const {
   for (int r = 0; r < hidden.rows; ++r) {
     const float* row = hidden.floats() + r * hidden.stride();
     uint32_t any = 0;  // the exponent of infinity and of not-a-number is all ones
-    for (int i = 0; i < hidden.columns; ++i) any |= (bits_of(row[i]) & 0x7f800000u) == 0x7f800000u;
+    for (int i = 0; i < hidden.columns; ++i) {
+      any |= 0u - static_cast<uint32_t>((bits_of(row[i]) & 0x7f800000u) == 0x7f800000u);
+    }
     found[r] = !any;
   }
   return found;

@@ -57,14 +57,22 @@ struct Move {
   int32_t source, target;
 };
 
+// The time spent in operations, for measurements.
+struct Stopwatch {
+  bool is_on = false;
+  double seconds = 0.0;
+};
+
 class Ops {
  public:
   Ops(const Shape& shape, KvType kv_type, int num_blocks, int block_size, int num_swap_blocks,
       std::vector<float> cosines, std::vector<float> sines, int num_threads, const std::string& isa);
 
   ThreadPool& pool() { return pool_; }
+  Stopwatch& stopwatch() { return stopwatch_; }
   int num_blocks() const { return num_blocks_; }
   int num_swap_blocks() const { return num_swap_blocks_; }
+  const Kernels& kernels() const { return kernels_; }
   const char* isa() const { return kernels_.name; }
   // What products read, if all of a model's read the same; then it is written without a detour.
   void set_activations(Kind kind) { activations_ = kind; }
@@ -90,6 +98,7 @@ class Ops {
   // About how many nanoseconds these take, to decide what is worth a thread or the lock of Python.
   static double linear_cost(int rows, const Matrix& matrix);
   double attention_cost(const Step& step) const;
+  static double pick_cost(int rows, int columns) { return rows * (columns * 0.2); }
 
  private:
   Tensor make(Kind kind, int rows, int columns);
@@ -107,6 +116,7 @@ class Ops {
   std::vector<float> cosines_, sines_;
   const Kernels& kernels_;
   ThreadPool pool_;
+  Stopwatch stopwatch_;
   std::shared_ptr<Recycler> buffers_;
   Kind activations_ = Kind::rows;
   size_t layer_bytes_;

@@ -1,6 +1,7 @@
 #include "threads.h"
 
 #include <chrono>
+#include <utility>
 
 namespace headway {
 
@@ -53,12 +54,36 @@ void ThreadPool::run(int count, int grain, Call call, const void* data) {
   }
   work(0);
   gate_.fetch_add(1);  // closed: who has not joined will not
-  for (int looks = 0; active_.load() != 0; ++looks) {
-    looks < 4096 ? pause() : std::this_thread::yield();
+  wait_for_others();
+  if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
+}
+
+// A thread that has begun may have lost its core to another process. Then it is best to sleep: with a
+// core idle, the system moves the thread there, and else it would go on only after a time slice.
+void ThreadPool::wait_for_others() {
+  const auto until = Clock::now() + kSpin;
+  do {
+    for (int i = 0; i < kPausesPerLook; ++i) {
+      if (active_.load(std::memory_order_acquire) == 0) return;
+      pause();
+    }
+  } while (Clock::now() < until);
+  std::unique_lock<std::mutex> lock(mutex_);
+  is_caller_asleep_ = true;
+  all_done_.wait(lock, [&] { return active_.load() == 0; });
+  is_caller_asleep_ = false;
+}
+
+void ThreadPool::work(int thread) noexcept {
+  try {
+    do_parts(thread);
+  } catch (...) {
+    const std::lock_guard<std::mutex> lock(failure_mutex_);
+    if (!failure_) failure_ = std::current_exception();
   }
 }
 
-void ThreadPool::work(int thread) {
+void ThreadPool::do_parts(int thread) {
   const int size = num_threads();
   for (int i = 0; i < size; ++i) {
     Range& range = ranges_[(thread + i) % size];
@@ -80,7 +105,10 @@ void ThreadPool::serve(int thread) {
     active_.fetch_add(1);
     // Joined in time? The caller closes the gate first and then waits for those who have.
     if (gate_.load() % 2 == 1) work(thread);
-    active_.fetch_sub(1);
+    if (active_.fetch_sub(1) == 1 && is_caller_asleep_) {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      all_done_.notify_one();
+    }
   }
 }
 

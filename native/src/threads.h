@@ -2,12 +2,14 @@
 //
 // Threads wait spinning for a short while and then sleep, so that they are quick inside a step and
 // out of the way of others after it. The caller never waits for a thread that has not begun: it does
-// the work itself, so another process on a core costs that core and no more.
+// the work itself, so another process on a core costs that core and no more. For one that has begun it
+// waits in the same way.
 #pragma once
 
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -24,8 +26,9 @@ class ThreadPool {
 
   int num_threads() const { return static_cast<int>(ranges_.size()); }
 
-  // Call body(begin, end, thread) for parts of [0, count) of at most `grain`, each once. Bodies must
-  // not throw.
+  // Call body(begin, end, thread) for parts of [0, count) of at most `grain`, each once; one thread
+  // alone does all at a time. If a body throws, the first exception is thrown here after all have
+  // ended, and parts may be missing. Several may call at once, and take turns; a body must not call.
   template <class Body>
   void parallel(int count, int grain, const Body& body) {
     if (count <= 0) return;
@@ -44,7 +47,9 @@ class ThreadPool {
   };
 
   void run(int count, int grain, Call call, const void* data);
-  void work(int thread);
+  void work(int thread) noexcept;
+  void do_parts(int thread);
+  void wait_for_others();
   void serve(int thread);
   uint32_t wait_for_work(uint32_t seen);
 
@@ -52,13 +57,15 @@ class ThreadPool {
   Call call_ = nullptr;
   const void* data_ = nullptr;
   int grain_ = 1;
+  std::mutex failure_mutex_;
+  std::exception_ptr failure_;
   // Odd while there is work that a thread may join; each fork and each join adds one.
   alignas(128) std::atomic<uint32_t> gate_{0};
   alignas(128) std::atomic<int> active_{0};
   alignas(128) std::atomic<int> sleepers_{0};
-  std::atomic<bool> is_stopping_{false};
+  std::atomic<bool> is_stopping_{false}, is_caller_asleep_{false};
   std::mutex mutex_;
-  std::condition_variable wake_;
+  std::condition_variable wake_, all_done_;
   std::mutex one_caller_;
   std::vector<std::thread> threads_;
 };

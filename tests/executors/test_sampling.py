@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 
 from headway.core.plan import SampledToken
 from headway.core.sampling import SamplingParams
+from headway.executors.draw import Draw, _bias_arrays
 from headway.executors.sampling import (
-    Draw,
     SamplingError,
-    _bias_arrays,
     sample,
     token_logprobs,
     uniform,
@@ -230,7 +229,7 @@ def test_logprobs_are_of_the_raw_logits() -> None:
 
 def test_logprobs_sum_to_one_even_far_from_zero() -> None:
     logits = np.array([1e4, 1e4 - 1, -1e4], dtype=np.float32)
-    scores = token_logprobs(logits, 2, 3)
+    (scores,) = token_logprobs(logits[None], [(0, 2, 3)])
     assert scores.logprob == pytest.approx(-2e4 - math.log(1 + math.exp(-1)))
     assert sum(math.exp(value) for _, value in scores.top) == pytest.approx(1, abs=1e-12)
 
@@ -239,7 +238,7 @@ def test_a_bias_is_turned_into_arrays_once_and_never_taken_for_another() -> None
     shared = SamplingParams(max_tokens=9, temperature=0, logit_bias=((1, 2.0), (1, 2.0), (2, 3.5)))
     draws = [Draw(shared, index, 0, (), {}) for index in range(3)]
     assert [one([0.0, 0.0, 0.0], each) for each in draws] == [1, 1, 1]  # 4 is more than 3.5
-    assert _bias_arrays(shared.logit_bias)[0] is _bias_arrays(shared.logit_bias)[0]
+    assert _bias_arrays.of(shared.logit_bias)[0] is _bias_arrays.of(shared.logit_bias)[0]
     for best in range(600):  # more than are kept, and ids of freed objects come again
         assert (
             one(np.zeros(600, dtype=np.float32), draw(temperature=0, logit_bias=((best, 1.0),)))

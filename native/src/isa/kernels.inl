@@ -10,6 +10,7 @@
 #include "linear.h"
 #include "attention.h"
 #include "isa/probe.h"
+#include "logits.h"
 
 constexpr Kernels make_kernels(const char* name) {
   Kernels k{};
@@ -39,5 +40,8 @@ constexpr Kernels make_kernels(const char* name) {
   k.probe_int8_ops = kProbeInt8;
   k.probe_bf16_ops = kProbeBf16;
   k.probe_read = probe_read;
+  k.block_maxima = block_maxima;
+  k.rough_total = rough_total;
+  k.exact_total = exact_total;
   return k;
 }

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from headway.core.plan import StepPlan, StepResult
 from headway.errors import ConfigError
 from headway.executors.model import ModelExecutor
+from headway.executors.picking import Picker
 from headway.models.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
@@ -75,14 +76,16 @@ class CpuExecutor:
             "num_swap_blocks": num_swap_blocks,
         }
         ops: NativeOps | NumpyOps
+        picker: Picker | None = None
         if has_native_kernels():
             threads = num_threads or usable_cores()
-            ops = _native_ops(checkpoint, pool, quantization, kv_dtype, threads, isa)
+            ops = native = _native_ops(checkpoint, pool, quantization, kv_dtype, threads, isa)
+            picker = native.core
         else:
             ops = _numpy_ops(checkpoint, pool, quantization, kv_dtype, isa)
         self.ops = ops
         self.isa = ops.isa
-        self._executor = ModelExecutor[Any, Any, Any](checkpoint, ops, **pool)
+        self._executor = ModelExecutor[Any, Any, Any](checkpoint, ops, **pool, picker=picker)
 
     def run(self, plan: StepPlan) -> StepResult:
         """Compute one step.

@@ -15,7 +15,9 @@ from headway.core.plan import (
     StepResult,
     TokenLogprobs,
 )
-from headway.executors.sampling import Draw, SamplingError, sample, token_logprobs
+from headway.executors.draw import Draw
+from headway.executors.picking import NumpyPicker, Picker
+from headway.executors.sampling import SamplingError, sample, token_logprobs
 from headway.executors.sequences import SequenceState, SequenceStates
 from headway.kernels.ops import Matrix, Ops, Rows, Step, Tensor
 from headway.models.checkpoint import Checkpoint
@@ -49,9 +51,11 @@ class ModelExecutor(Generic[Tensor, Matrix, Step]):
         num_blocks: int,
         block_size: int,
         num_swap_blocks: int = 0,
+        picker: Picker | None = None,
     ) -> None:
         config = checkpoint.config
         self._ops = ops
+        self._picker: Picker = picker or NumpyPicker()
         self._model: Llama[Tensor, Matrix, Step] = build_model(checkpoint, ops)
         self._states = SequenceStates(
             num_blocks=num_blocks,
@@ -96,10 +100,10 @@ class ModelExecutor(Generic[Tensor, Matrix, Step]):
 
     def _fail_where_not_finite(self, hidden: Tensor, work: Sequence[_Work]) -> None:
         is_finite = self._ops.are_finite(hidden)
-        if is_finite.all():
+        if all(is_finite):
             return
         for last_row, (part, state) in zip(_last_rows(work), work, strict=True):
-            if not is_finite[last_row + 1 - part.count : last_row + 1].all():
+            if not all(is_finite[last_row + 1 - part.count : last_row + 1]):
                 state.failure = _NOT_FINITE
 
     def _sample(self, hidden: Tensor, work: Sequence[_Work]) -> dict[SequenceId, SampledToken]:
@@ -114,7 +118,7 @@ class ModelExecutor(Generic[Tensor, Matrix, Step]):
             return {}
         logits = self._ops.logits(hidden, [row for row, _ in chosen], self._model.head)
         tokens: dict[SequenceId, SampledToken] = {}
-        drawn = sample(logits, [_draw(state) for _, state in chosen])
+        drawn = sample(logits, [_draw(state) for _, state in chosen], self._picker)
         for (_, state), token in zip(chosen, drawn, strict=True):
             if isinstance(token, SamplingError):
                 state.failure = str(token)
@@ -129,10 +133,12 @@ class ModelExecutor(Generic[Tensor, Matrix, Step]):
         """Score the prompt tokens that follow the positions of the step, where asked for."""
         scores: dict[SequenceId, PromptLogprobs] = {}
         for last_row, (part, state) in zip(_last_rows(work), work, strict=True):
+            num_top = state.sampling.prompt_logprobs
+            if num_top is None or state.new.index or state.failure is not None:
+                continue
             start = part.start + 1
             token_ids = state.tokens[start : min(start + part.count, state.num_prompt_tokens)]
-            num_top = state.sampling.prompt_logprobs
-            if num_top is None or not token_ids or state.new.index or state.failure is not None:
+            if not token_ids:
                 continue
             try:
                 entries = self._score(hidden, last_row + 1 - part.count, token_ids, num_top)
@@ -150,10 +156,8 @@ class ModelExecutor(Generic[Tensor, Matrix, Step]):
             some = token_ids[done : done + _SCORED_ROWS]
             rows = range(first_row + done, first_row + done + len(some))
             logits = self._ops.logits(hidden, rows, self._model.head)
-            entries.extend(
-                token_logprobs(row, token_id, num_top)
-                for row, token_id in zip(logits, some, strict=True)
-            )
+            wanted = [(row, token_id, num_top) for row, token_id in enumerate(some)]
+            entries.extend(token_logprobs(logits, wanted, self._picker))
         return tuple(entries)
 
 
@@ -173,10 +177,7 @@ def _last_rows(work: Sequence[_Work]) -> list[int]:
 
 
 def _draw(state: SequenceState) -> Draw:
+    new = state.new
     return Draw(
-        params=state.sampling,
-        index=state.new.index,
-        position=state.num_outputs,
-        prompt_token_ids=state.new.prompt_token_ids,
-        output_counts=state.output_counts,
+        new.sampling, new.index, state.num_outputs, new.prompt_token_ids, state.output_counts
     )

@@ -156,9 +156,9 @@ class NativeOps:
         counts = [count for count in missing if count]
         return self._core.prepare(rows, self._block_size, counts, padding.length)
 
-    def are_finite(self, hidden: _native.Tensor) -> npt.NDArray[np.bool_]:
+    def are_finite(self, hidden: _native.Tensor) -> list[bool]:
         """Look at every feature."""
-        return np.array(self._core.are_finite(hidden), dtype=np.bool_)
+        return self._core.are_finite(hidden)
 
     def logits(
         self, hidden: _native.Tensor, rows: Sequence[int], head: _native.Matrix

@@ -170,9 +170,9 @@ class NumpyOps:
         with np.errstate(over="ignore", invalid="ignore"):
             return _by_row(gate_up, lambda x: x[:half] / (np.exp(-x[:half]) + 1) * x[half:])
 
-    def are_finite(self, hidden: Floats) -> npt.NDArray[np.bool_]:
+    def are_finite(self, hidden: Floats) -> list[bool]:
         """Look at every feature."""
-        return np.array([np.isfinite(row).all() for row in hidden], dtype=np.bool_)
+        return [bool(np.isfinite(row).all()) for row in hidden]
 
     def logits(self, hidden: Floats, rows: Sequence[int], head: NumpyMatrix) -> Floats:
         """Multiply the chosen rows by the head."""

@@ -10,8 +10,7 @@ copied one may, has no influence either, be it infinite.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -24,11 +23,11 @@ Matrix = TypeVar("Matrix")
 Step = TypeVar("Step")
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
+class Rows(NamedTuple):
     """One sequence's rows of a step: the tokens at positions ``start``, ``start + 1``, …
 
-    ``block_ids`` is the sequence's block table; it covers every position up to the last row's.
+    ``block_ids`` is the sequence's block table; it covers every position up to the last row's. A
+    named tuple, since many are made in every step.
     """
 
     token_ids: Sequence[int]
@@ -127,7 +126,7 @@ class Ops(Protocol[Tensor, Matrix, Step]):
         """Return ``silu(gate) * up`` for the left and right halves of the features."""
         ...
 
-    def are_finite(self, hidden: Tensor) -> npt.NDArray[np.bool_]:
+    def are_finite(self, hidden: Tensor) -> list[bool]:
         """Say for each row whether all its features are numbers, none of them infinite."""
         ...
 

@@ -210,9 +210,9 @@ class TorchOps:
         denominator = torch.neg(gate).exp_().add_(1)
         return torch.div(gate, denominator).mul_(up).to(self._dtype)
 
-    def are_finite(self, hidden: Tensor) -> npt.NDArray[np.bool_]:
+    def are_finite(self, hidden: Tensor) -> list[bool]:
         """Look at every feature."""
-        found: npt.NDArray[np.bool_] = hidden.isfinite().all(-1).numpy()
+        found: list[bool] = hidden.isfinite().all(-1).tolist()
         return found
 
     def logits(
