@@ -18,10 +18,10 @@ from headway.kernels.ops import Ops
 from headway.models.checkpoint import Checkpoint
 
 Quantization = Literal["auto", "float32", "bfloat16", "int8"]
-KvDtype = Literal["bfloat16", "float32"]
+KvDtype = Literal["bfloat16", "int8", "float32"]
 
 _QUANTIZATIONS: Final = ("auto", "float32", "bfloat16", "int8")
-_KV_DTYPES: Final = ("bfloat16", "float32")
+_KV_DTYPES: Final = ("bfloat16", "int8", "float32")
 
 _log = logging.getLogger(__name__)
 
