@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from benchmarks.native import BLOCK_SIZE, Driver
+from headway.assembly import kv_bytes_per_block
 from headway.executors.cpu import CpuExecutor, usable_cores
 from headway.kernels import _native
 from headway.kernels.native_ops import NativeOps
@@ -44,7 +45,6 @@ ROW_OPERATIONS = (
     "silu_mul",
     "are_finite",
 )
-KV_BYTES = {"bfloat16": 2, "float32": 4}
 
 
 @dataclass
@@ -109,14 +109,14 @@ class Case:
     run: Callable[[], float]
     steps: list[dict[str, Part]] = field(default_factory=list)
 
-    def measure(self, watch: Watch, config: ModelConfig, kv_bytes: int) -> None:
+    def measure(self, watch: Watch, config: ModelConfig, position_bytes: int) -> None:
         watch.parts.clear()
         total = self.run()
         parts = dict(watch.parts)
         attention = parts[ATTENTION]
-        width = config.num_layers * config.head_dim
-        attention.num_bytes = 2.0 * width * config.num_kv_heads * kv_bytes * self.positions
-        attention.bf16_ops = 4.0 * width * config.num_heads * self.seen
+        attention.num_bytes = float(position_bytes * self.positions)
+        width = config.num_layers * config.num_heads * config.head_dim
+        attention.bf16_ops = 4.0 * width * self.seen
         inside = sum(part.seconds for part in parts.values())
         self.steps.append({**parts, REST: Part(total - inside)})
 
@@ -163,7 +163,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", default="smollm2-135m-instruct")
     parser.add_argument("--quantization", default="auto")
-    parser.add_argument("--kv-dtype", choices=KV_BYTES, default="bfloat16")
+    parser.add_argument("--kv-dtype", default="bfloat16")
     parser.add_argument("--isa", default="auto")
     parser.add_argument("--threads", type=int, default=usable_cores())
     parser.add_argument("--batch", type=int, nargs="*", default=[1, 8, 32, 64])
@@ -193,15 +193,15 @@ def main() -> None:
         f"{limits.bf16_ops_per_s / 1e9:.0f} in bfloat16; "
         f"fork and join {executor.ops.core.fork_join_latency(50):.0f} ns"
     )
-    kv_bytes = KV_BYTES[args.kv_dtype]
+    position_bytes = kv_bytes_per_block(checkpoint.config, 1, args.kv_dtype)
     for num in args.batch:
         case = decode_case(driver, num, args.context, args.rounds)
         for _ in range(args.rounds):
-            case.measure(watch, checkpoint.config, kv_bytes)
+            case.measure(watch, checkpoint.config, position_bytes)
         report(case, limits)
     case = prefill_case(driver, batch, prompt)
     for _ in range(3):
-        case.measure(watch, checkpoint.config, kv_bytes)
+        case.measure(watch, checkpoint.config, position_bytes)
     report(case, limits)
 
 

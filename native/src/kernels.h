@@ -87,11 +87,12 @@ struct AttendArgs {
   KvLayout kv;
 };
 
-// The softmax over one unit, or over several that were folded: for each query the highest score,
-// the sum of the weights, and the weighted sum of the values.
+// The softmax over one unit, or over several that were folded: for each query the highest score;
+// and the weighted sum of the values, with that of the weights behind it, in kLanes parts.
 struct Partial {
-  float *highest, *total, *sums;
+  float *highest, *sums;
 };
+HW_MEMBER inline size_t partial_width(size_t head_dim) { return head_dim + kLanes; }
 
 // Logits are looked through in blocks, most of which hold no token of interest.
 constexpr int kLogitBlock = 64;

@@ -95,20 +95,25 @@ constexpr PackedTraits kPacked[(int)Packed::count] = {
     {"INT8_CHANNEL", 8, 7, 4, 0},
 };
 
-enum class KvType : int { f32, bf16 };
+enum class KvType : int { f32, bf16, int8 };
 
 // The KV pool of one layer: for each block and head the keys, then the values. Where blocks are
 // whole tiles of kLanes positions, both are tiles: keys [d / step][position][d % step], values
-// [position / step][d][position % step], with steps of 1 (f32) or 2 (bf16). Otherwise both are
-// [position][d], and tiles are put together when they are read.
+// [position / step][d][position % step], with steps of 1 (f32), 2 (bf16) or 4 (int8). Otherwise both
+// are [position][d], and tiles are put together when they are read. Behind the codes of int8, of a
+// tile or of all of a block's keys or values, lie their scales, a float32 for each position.
 struct KvLayout {
   KvType type;
   int block_size, num_heads, head_dim;
 
-  HW_MEMBER size_t element_bytes() const { return type == KvType::bf16 ? 2 : 4; }
+  HW_MEMBER size_t element_bytes() const {
+    return type == KvType::int8 ? 1 : type == KvType::bf16 ? 2 : 4;
+  }
+  HW_MEMBER size_t scale_bytes() const { return type == KvType::int8 ? 4 : 0; }
+  HW_MEMBER size_t position_bytes() const { return head_dim * element_bytes() + scale_bytes(); }
   HW_MEMBER bool is_tiled() const { return block_size % kLanes == 0; }
-  HW_MEMBER size_t tile_bytes() const { return (size_t)kLanes * head_dim * element_bytes(); }
-  HW_MEMBER size_t half_bytes() const { return (size_t)block_size * head_dim * element_bytes(); }
+  HW_MEMBER size_t tile_bytes() const { return kLanes * position_bytes(); }
+  HW_MEMBER size_t half_bytes() const { return block_size * position_bytes(); }
   HW_MEMBER size_t head_bytes() const { return 2 * half_bytes(); }
   HW_MEMBER size_t block_bytes() const { return num_heads * head_bytes(); }
 };

@@ -71,6 +71,13 @@ Kind kind_named(const std::string& name) {
   throw std::invalid_argument("unknown kind of activations " + name);
 }
 
+KvType kv_type_named(const std::string& name) {
+  if (name == "float32") return KvType::f32;
+  if (name == "bfloat16") return KvType::bf16;
+  if (name == "int8") return KvType::int8;
+  throw std::invalid_argument("unknown type of keys and values " + name);
+}
+
 const char* name_of(Kind kind) {
   constexpr const char* names[] = {"rows", "F32", "BF16", "INT8"};
   return names[static_cast<int>(kind)];
@@ -250,9 +257,8 @@ NB_MODULE(_native, m) {
            [](Ops* self, int num_layers, int num_heads, int num_kv_heads, int head_dim, int window,
               const std::string& kv_type, int num_blocks, int block_size, int num_swap_blocks,
               const Floats& cosines, const Floats& sines, int num_threads, const std::string& isa) {
-             const KvType type = kv_type == "bfloat16" ? KvType::bf16 : KvType::f32;
-             new (self) Ops({num_layers, num_heads, num_kv_heads, head_dim, window}, type, num_blocks,
-                            block_size, num_swap_blocks, copy_of(cosines), copy_of(sines), num_threads,
+             new (self) Ops({num_layers, num_heads, num_kv_heads, head_dim, window},
+                            kv_type_named(kv_type), num_blocks, block_size, num_swap_blocks, copy_of(cosines), copy_of(sines), num_threads,
                             isa);
            },
            nb::kw_only(), "num_layers"_a, "num_heads"_a, "num_kv_heads"_a, "head_dim"_a, "window"_a,

@@ -262,7 +262,8 @@ Tensor Ops::rotate_and_store(const Tensor& qkv, int index, const Step& step) {
     throw std::invalid_argument("rotate_and_store: shapes differ");
   }
   Tensor queries = make(Kind::rows, qkv.rows, width);
-  const float scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(shape_.head_dim)));
+  // Scores are logarithms to the base 2, for the sake of a shorter exponential.
+  const float scale = static_cast<float>(1.4426950408889634 / std::sqrt(static_cast<double>(shape_.head_dim)));
   const RotateArgs args{qkv.floats(),    qkv.stride(),  queries.floats(),  queries.stride(),
                         cosines_.data(), sines_.data(), scale,             shape_.num_heads,
                         layer(index),    kv_};
@@ -341,12 +342,12 @@ void Ops::attend_split(const AttendArgs& args, const Step& step) {
   }
   firsts.push_back(static_cast<int>(pieces.size()));
   const size_t queries = static_cast<size_t>(kQueryRows) * group;
-  const size_t floats = round_up(2 * queries, 16) + queries * width;
+  const size_t floats = round_up(queries, 16) + queries * partial_width(width);
   const std::shared_ptr<uint8_t> memory = buffers_->take(pieces.size() * floats * 4);
   std::vector<Partial> parts(pieces.size());
   for (size_t i = 0; i < pieces.size(); ++i) {
     float* p = reinterpret_cast<float*>(memory.get()) + i * floats;
-    parts[i] = {p, p + queries, p + round_up(2 * queries, 16)};
+    parts[i] = {p, p + round_up(queries, 16)};
   }
   const size_t bytes = kernels_.attend_scratch(args);
   const int count = static_cast<int>(pieces.size());

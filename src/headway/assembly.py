@@ -233,8 +233,10 @@ def _kv_dtype(settings: Settings) -> str:
 
 def kv_bytes_per_block(config: ModelConfig, block_size: int, dtype: str) -> int:
     """Return the bytes of one block: keys and values of ``block_size`` positions, all layers."""
-    per_position = 2 * config.num_layers * config.num_kv_heads * config.head_dim
-    return per_position * block_size * _BYTES_PER_ELEMENT[dtype]
+    width = config.head_dim
+    # With int8, each head of a position has a float32 scale.
+    per_head = width + 4 if dtype == "int8" else width * _BYTES_PER_ELEMENT[dtype]
+    return 2 * config.num_layers * config.num_kv_heads * block_size * per_head
 
 
 def _other_bytes(settings: Settings, checkpoint: Checkpoint) -> int:

@@ -34,6 +34,8 @@ def test_a_block_holds_keys_and_values_of_all_layers() -> None:
     elements = 2 * CONFIG.num_layers * CONFIG.num_kv_heads * CONFIG.head_dim * 16
     assert elements * 2 == BLOCK_BYTES
     assert assembly.kv_bytes_per_block(CONFIG, 16, "float32") == elements * 4
+    scales = elements // CONFIG.head_dim
+    assert assembly.kv_bytes_per_block(CONFIG, 16, "int8") == elements + 4 * scales
 
 
 def test_the_pool_is_as_large_as_was_said() -> None:

@@ -87,8 +87,8 @@ def _cpu(name: str, storage: str, **options: Any) -> Subject:
     return Subject(f"cpu-{name}", make, _torch("float32").spoil, scores=True)
 
 
-def _cpu_fallback() -> Subject:
-    native = _cpu("fallback", "Q4_1")
+def _cpu_fallback(kv_dtype: Any) -> Subject:
+    native = _cpu(f"fallback-{kv_dtype}", "Q4_1")
 
     def make() -> Executor:
         with pytest.MonkeyPatch.context() as patch:
@@ -101,6 +101,7 @@ def _cpu_fallback() -> Subject:
                 num_blocks=NUM_BLOCKS,
                 num_swap_blocks=NUM_SWAP_BLOCKS,
                 block_size=BLOCK_SIZE,
+                kv_dtype=kv_dtype,
             )
 
     return replace(native, make=make)
@@ -154,7 +155,9 @@ SUBJECTS = [
     _cpu("q4_1", "Q4_1"),
     _cpu("float32", "F32", kv_dtype="float32"),
     _cpu("bfloat16", "BF16"),
-    _cpu_fallback(),
+    _cpu("int8", "Q8_0", kv_dtype="int8"),
+    _cpu_fallback("bfloat16"),
+    _cpu_fallback("int8"),
     _simulated(),
     _replay(),
 ]

@@ -26,6 +26,7 @@ Make = Callable[[int], Executor]
 PRECISIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "q4_1": ("Q4_1", {}),
     "q4_0": ("Q4_0", {"kv_dtype": "float32"}),
+    "q4_1, int8 pool": ("Q4_1", {"kv_dtype": "int8"}),
     "q5_1": ("Q5_1", {}),
     "q8_0": ("Q8_0", {}),
     "int8": ("F32", {"quantization": "int8"}),
@@ -94,11 +95,14 @@ def test_padding_and_swapping_change_no_bit(make: Make) -> None:
 
 
 @pytest.mark.parametrize("block_size", [1, 3, 16, 48, 200])
-def test_blocks_of_any_size_give_the_same_answer(isa: str, block_size: int) -> None:
+@pytest.mark.parametrize("precision", ["q4_1", "q4_1, int8 pool"])
+def test_blocks_of_any_size_give_the_same_answer(isa: str, precision: str, block_size: int) -> None:
     """Also among each other, in any chunks: where keys lie has no influence."""
     subject = observed(1)
-    expected = Play(executor=executor("grouped", "q4_1", isa, 1, 8), chunk=PROMPT).observe(subject)
-    other = executor("grouped", "q4_1", isa, 2, block_size)
+    expected = Play(executor=executor("grouped", precision, isa, 1, 8), chunk=PROMPT).observe(
+        subject
+    )
+    other = executor("grouped", precision, isa, 2, block_size)
 
     def play(chunk: int, **options: Any) -> list[Any]:
         return Play(executor=other, chunk=chunk, block_size=block_size, **options).observe(subject)

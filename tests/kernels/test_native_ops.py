@@ -29,6 +29,7 @@ native_ops = pytest.importorskip(
 Floats = npt.NDArray[np.float32]
 FORMATS = list(BLOCKS)
 INTEGER_FORMATS = [name for name, (elements, _) in BLOCKS.items() if elements > 1]
+KV_DTYPES = ["float32", "bfloat16", "int8"]
 NUM_BLOCKS = 80
 
 
@@ -254,7 +255,46 @@ def test_attention_is_right(isa: str, shape: str, block_size: int) -> None:
         np.testing.assert_allclose(out, expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("kv_dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(("kv_dtype", "tolerance"), [("bfloat16", 0.006), ("int8", 0.015)])
+@pytest.mark.parametrize("shape", ATTENTION)
+def test_rounded_keys_and_values_are_near(
+    isa: str, shape: str, kv_dtype: str, tolerance: float
+) -> None:
+    """As a root mean square, relative to the attention over exact ones."""
+    options = ATTENTION[shape]
+    sequences = Sequences([300], options, 16)
+    exact, rounded = (
+        sequences.native(make_ops(isa, 2, kv_dtype=dtype, **options), [(0, 0, 300)])[0]
+        for dtype in ("float32", kv_dtype)
+    )
+    error = np.sqrt(((rounded - exact) ** 2).mean() / (exact**2).mean())
+    assert 0 < error < tolerance
+
+
+@pytest.mark.parametrize("kv_dtype", KV_DTYPES)
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize("part", ["q", "k", "v"])
+def test_what_is_not_finite_in_attention_stays_behind_its_position(
+    isa: str, kv_dtype: str, bad: float, part: str
+) -> None:
+    """It spoils its own position, and with a key or value later ones; no earlier unit of positions.
+
+    Nor an earlier position of its own, but for a float value, which a weight of 0 does not make 0.
+    """
+    options = {**ATTENTION["grouped"], "kv_dtype": kv_dtype}
+    sequences = Sequences([40, 200], ATTENTION["grouped"], 16)
+    parts = [(0, 0, 40), (1, 0, 200)]
+    expected = sequences.native(make_ops(isa, **options), parts)
+    at = {"q": 0, "k": 6 * 64, "v": 8 * 64}[part] + 5
+    sequences.qkv[1][150, at] = bad
+    found = sequences.native(make_ops(isa, **options), parts)
+    assert np.array_equal(found[0], expected[0])
+    before = 128 if part == "v" and kv_dtype != "int8" else 150
+    assert np.array_equal(found[1][:before], expected[1][:before])
+    assert not np.isfinite(found[1][150]).all()
+
+
+@pytest.mark.parametrize("kv_dtype", KV_DTYPES)
 @pytest.mark.parametrize("shape", ATTENTION)
 def test_attention_has_the_same_bits_in_any_cut(isa: str, shape: str, kv_dtype: str) -> None:
     """Whole, in chunks, one by one; with others, or alone, where units of positions are shared."""
@@ -271,7 +311,7 @@ def test_attention_has_the_same_bits_in_any_cut(isa: str, shape: str, kv_dtype: 
 
 
 @pytest.mark.parametrize("block_size", [16, 5])
-@pytest.mark.parametrize("kv_dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("kv_dtype", KV_DTYPES)
 def test_what_an_earlier_owner_left_is_not_seen(isa: str, kv_dtype: str, block_size: int) -> None:
     shape = ATTENTION["grouped"]
     sequences = Sequences([37], shape, block_size)
@@ -286,9 +326,10 @@ def test_what_an_earlier_owner_left_is_not_seen(isa: str, kv_dtype: str, block_s
         assert np.array_equal(out, clean[start:end])
 
 
-def test_blocks_move_whole(isa: str) -> None:
+@pytest.mark.parametrize("kv_dtype", KV_DTYPES)
+def test_blocks_move_whole(isa: str, kv_dtype: str) -> None:
     sequences = Sequences([40], ATTENTION["grouped"], 16)
-    ops = make_ops(isa, num_threads=2, **ATTENTION["grouped"])
+    ops = make_ops(isa, num_threads=2, kv_dtype=kv_dtype, **ATTENTION["grouped"])
     expected = sequences.native(ops, [(0, 0, 40)])[0]
     table = sequences.tables[0]
     ops.swap_out([BlockMove(block, i) for i, block in enumerate(table)])

@@ -105,6 +105,8 @@ def test_float32_is_exact(
 BOUNDS = {
     ("auto", "bfloat16"): (0.005, 0.95),
     ("auto", "float32"): (0.005, 0.95),
+    ("auto", "int8"): (0.006, 0.94),
+    ("float32", "int8"): (0.0015, 0.97),
     ("float32", "bfloat16"): (0.0005, 0.99),
     ("bfloat16", "bfloat16"): (0.001, 0.975),
     ("int8", "bfloat16"): (0.007, 0.93),

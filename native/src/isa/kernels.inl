@@ -2,12 +2,11 @@
 // behind its vector layer. Nothing inline from elsewhere may be called here: the linker could keep the
 // copy that was made with this file's options for all.
 
-#define HW_LAMBDA __attribute__((always_inline))
-
 #include "math.h"
 #include "pack.h"
 #include "rows.h"
 #include "linear.h"
+#include "kv.h"
 #include "attention.h"
 #include "isa/probe.h"
 #include "logits.h"

@@ -18,10 +18,20 @@ HW_INLINE F exp(F x) {
   return mul(p, power_of_two(n));
 }
 
-// The same, but exactly 0 from -87 down, as for keys that are not seen.
-HW_INLINE F exp_or_zero(F x) { return where_less(x, splat(-87.0f), zero(), exp(x)); }
-HW_INLINE float exp_or_zero(float x) {
-  alignas(64) float lanes[kLanes];
-  store(lanes, exp_or_zero(splat(x)));
-  return lanes[0];
+// 2^x for x <= 0, exactly 1 for 0, and exactly 0 from about -126 down, as for keys that are not seen.
+// The polynomial is fitted to the least relative error on [0, 1): 9e-5 or 8e-8.
+template <int Degree> HW_INLINE F exp2(F x) {
+  static_assert(Degree == 3 || Degree == 5, "no such polynomial");
+  const F r = fraction(x);
+  F p;
+  if constexpr (Degree == 3) {
+    p = fma(splat(0.0770670548f), r, splat(0.2276449799f));
+    p = fma(p, r, splat(0.695116818f));
+  } else {
+    p = fma(splat(0.00186713017f), r, splat(0.00901702978f));
+    p = fma(p, r, splat(0.0557999127f));
+    p = fma(p, r, splat(0.240164444f));
+    p = fma(p, r, splat(0.693151295f));
+  }
+  return times_power(fma(p, r, splat(1.0f)), x);
 }

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #define HW_INLINE static inline __attribute__((always_inline))
+#define HW_LAMBDA __attribute__((always_inline))
 
 namespace headway::avx2 {
 
@@ -53,6 +54,32 @@ HW_INLINE __m256 power_of_two_half(__m256 n) {
 }
 HW_INLINE F power_of_two(F n) { return {power_of_two_half(n.a), power_of_two_half(n.b)}; }
 
+HW_INLINE __m256 fraction_half(__m256 x) {
+  const __m256 bounded = _mm256_max_ps(_mm256_set1_ps(-200.0f), x);  // not-a-number passes
+  return _mm256_sub_ps(bounded, _mm256_floor_ps(bounded));
+}
+HW_INLINE F fraction(F x) { return {fraction_half(x.a), fraction_half(x.b)}; }
+// The power is 0 from 2^-127 down.
+HW_INLINE F times_power(F p, F x) {
+  const F n = max(splat(-127.0f), {_mm256_floor_ps(x.a), _mm256_floor_ps(x.b)});
+  return mul(p, power_of_two(n));
+}
+template <int Far> HW_INLINE F butterfly(F x) {
+  if constexpr (Far == 8) {
+    return {_mm256_add_ps(x.a, x.b), _mm256_sub_ps(x.a, x.b)};
+  } else {
+    constexpr int upper = Far == 1 ? 0xaa : Far == 2 ? 0xcc : 0xf0;
+    const auto half = [](__m256 v) __attribute__((always_inline)) {
+      __m256 other;
+      if constexpr (Far == 1) other = _mm256_permute_ps(v, 0xb1);
+      else if constexpr (Far == 2) other = _mm256_permute_ps(v, 0x4e);
+      else other = _mm256_permute2f128_ps(v, v, 1);
+      return _mm256_blend_ps(_mm256_add_ps(v, other), _mm256_sub_ps(other, v), upper);
+    };
+    return {half(x.a), half(x.b)};
+  }
+}
+
 HW_INLINE float sum(F x) {
   const __m256 half = _mm256_add_ps(x.a, x.b);
   const __m128 quarter = _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
@@ -64,6 +91,22 @@ HW_INLINE float highest(F x) {
   const __m128 quarter = _mm_max_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
   const __m128 pair = _mm_max_ps(quarter, _mm_movehl_ps(quarter, quarter));
   return _mm_cvtss_f32(_mm_max_ss(pair, _mm_movehdup_ps(pair)));
+}
+
+template <int Count> HW_INLINE F load_some(const float* p) {
+  alignas(64) float lanes[16] = {};
+  __builtin_memcpy(lanes, p, Count * 4);
+  return load(lanes);
+}
+template <int Count> HW_INLINE void store_some(float* p, F x) {
+  alignas(64) float lanes[16];
+  store(lanes, x);
+  __builtin_memcpy(p, lanes, Count * 4);
+}
+template <int Count> HW_INLINE F highest_of(const F (&x)[Count]) {
+  alignas(64) float lanes[16] = {};
+  for (int i = 0; i < Count; ++i) lanes[i] = highest(x[i]);
+  return load(lanes);
 }
 
 HW_INLINE __m256 from_bf16_half(const uint16_t* p) {
@@ -104,6 +147,17 @@ HW_INLINE uint32_t highest_magnitude_bits(F x, F y) {
   const __m128i pair = _mm_max_epu32(half, _mm_shuffle_epi32(half, 0x4e));
   return (uint32_t)_mm_cvtsi128_si32(_mm_max_epu32(pair, _mm_shuffle_epi32(pair, 0xb1)));
 }
+template <int Count> HW_INLINE F highest_bits_of(const F (&x)[Count]) {
+  alignas(64) uint32_t lanes[16] = {};
+  for (int i = 0; i < Count; ++i) lanes[i] = highest_magnitude_bits(x[i], x[i]);
+  float values[16];
+  __builtin_memcpy(values, lanes, 64);
+  return load(values);
+}
+HW_INLINE __m256 max_bits_half(__m256 a, __m256 b) {
+  return _mm256_castsi256_ps(_mm256_max_epu32(_mm256_castps_si256(a), _mm256_castps_si256(b)));
+}
+HW_INLINE F max_bits(F x, F y) { return {max_bits_half(x.a, y.a), max_bits_half(x.b, y.b)}; }
 HW_INLINE __m128i to_int16_half(__m256 x) {
   const __m256i whole = _mm256_cvtps_epi32(x);
   return _mm_packs_epi32(_mm256_castsi256_si128(whole), _mm256_extracti128_si256(whole, 1));
@@ -113,6 +167,16 @@ HW_INLINE int32_t to_int8(int8_t* p, F x) {
   _mm_storeu_si128((__m128i*)p, codes);
   const __m128i sums = _mm_sad_epu8(_mm_xor_si128(codes, _mm_set1_epi8(-128)), _mm_setzero_si128());
   return _mm_cvtsi128_si32(sums) + _mm_extract_epi16(sums, 4) - 128 * 16;
+}
+
+HW_INLINE void to_uint8_half(uint8_t* p, __m256 a, __m256 b, __m256 c, __m256 d) {
+  const __m256i left = _mm256_packs_epi32(_mm256_cvtps_epi32(a), _mm256_cvtps_epi32(b));
+  const __m256i right = _mm256_packs_epi32(_mm256_cvtps_epi32(c), _mm256_cvtps_epi32(d));
+  _mm256_storeu_si256((__m256i*)p, _mm256_packus_epi16(left, right));
+}
+HW_INLINE void to_uint8(uint8_t* p, F a, F b, F c, F d) {
+  to_uint8_half(p, a.a, b.a, c.a, d.a);
+  to_uint8_half(p + 32, a.b, b.b, c.b, d.b);
 }
 
 HW_INLINE I splat_int(int32_t x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
@@ -155,6 +219,17 @@ template <int Bits> HW_INLINE I dot(I acc, Codes w, Quad a) {
     acc.a = dot_half(acc.a, low.a, a.v);
     acc.b = dot_half(acc.b, low.b, a.v);
   }
+  return acc;
+}
+
+HW_INLINE I dot_signed(I acc, Codes w, Quad a) {
+  const __m256i mask = _mm256_set1_epi8(15), none = _mm256_setzero_si256();
+  const __m256i low = _mm256_and_si256(a.v, mask);
+  const __m256i high = _mm256_and_si256(_mm256_srli_epi16(a.v, 4), mask);
+  acc.a = _mm256_add_epi32(acc.a, _mm256_slli_epi32(dot_half(none, high, w.a), 4));
+  acc.b = _mm256_add_epi32(acc.b, _mm256_slli_epi32(dot_half(none, high, w.b), 4));
+  acc.a = dot_half(acc.a, low, w.a);
+  acc.b = dot_half(acc.b, low, w.b);
   return acc;
 }
 

@@ -8,6 +8,7 @@
 #include "half.h"
 
 #define HW_INLINE static inline __attribute__((always_inline))
+#define HW_LAMBDA __attribute__((always_inline))
 
 namespace headway::portable {
 
@@ -65,6 +66,24 @@ HW_INLINE F power_of_two(F n) {
   return {(f32x16)((to_int(sound).v + 127) << 23)};
 }
 
+HW_INLINE F floor(F x) {
+  const F n = round_even(x);
+  return choose(n.v > x.v, sub(n, splat(1.0f)), n);
+}
+HW_INLINE F fraction(F x) {
+  const F bounded = max(splat(-200.0f), x);  // not-a-number passes
+  return sub(bounded, floor(bounded));
+}
+// The power is 0 from 2^-127 down.
+HW_INLINE F times_power(F p, F x) {
+  return mul(p, power_of_two(max(splat(-127.0f), floor(max(splat(-200.0f), x)))));
+}
+template <int Far> HW_INLINE F butterfly(F x) {
+  F y;
+  for (int i = 0; i < 16; ++i) y.v[i] = i & Far ? x.v[i ^ Far] - x.v[i] : x.v[i] + x.v[i ^ Far];
+  return y;
+}
+
 HW_INLINE float sum(F x) {
   float half[8], quarter[4];
   for (int i = 0; i < 8; ++i) half[i] = x.v[i] + x.v[i + 8];
@@ -75,6 +94,22 @@ HW_INLINE float highest(F x) {
   float found = x.v[0];
   for (int i = 1; i < 16; ++i) found = x.v[i] > found ? x.v[i] : found;
   return found;
+}
+
+template <int Count> HW_INLINE F load_some(const float* p) {
+  alignas(64) float lanes[16] = {};
+  __builtin_memcpy(lanes, p, Count * 4);
+  return load(lanes);
+}
+template <int Count> HW_INLINE void store_some(float* p, F x) {
+  alignas(64) float lanes[16];
+  store(lanes, x);
+  __builtin_memcpy(p, lanes, Count * 4);
+}
+template <int Count> HW_INLINE F highest_of(const F (&x)[Count]) {
+  alignas(64) float lanes[16] = {};
+  for (int i = 0; i < Count; ++i) lanes[i] = highest(x[i]);
+  return load(lanes);
 }
 
 HW_INLINE F from_bf16(const uint16_t* p) {
@@ -100,6 +135,17 @@ HW_INLINE uint32_t highest_magnitude_bits(F a, F b) {
   }
   return (uint32_t)found;
 }
+template <int Count> HW_INLINE F highest_bits_of(const F (&x)[Count]) {
+  alignas(64) uint32_t lanes[16] = {};
+  for (int i = 0; i < Count; ++i) lanes[i] = highest_magnitude_bits(x[i], x[i]);
+  float values[16];
+  __builtin_memcpy(values, lanes, 64);
+  return load(values);
+}
+HW_INLINE F max_bits(F a, F b) {
+  typedef uint32_t u32x16 __attribute__((vector_size(64)));
+  return choose((i32x16)((u32x16)a.v > (u32x16)b.v), a, b);
+}
 HW_INLINE int32_t to_int8(int8_t* p, F x) {
   // What is no number, or far out of range, has no integer either; its scale is not finite.
   const F sound = choose(x.v == x.v, x, zero());
@@ -110,6 +156,18 @@ HW_INLINE int32_t to_int8(int8_t* p, F x) {
     total += whole.v[i];
   }
   return total;
+}
+
+HW_INLINE void to_uint8_part(uint8_t* p, F x) {
+  const F sound = choose(x.v == x.v, x, zero());
+  const I whole = to_int(round_even(max(zero(), min(splat(255.0f), sound))));
+  for (int i = 0; i < 16; ++i) p[i / 4 * 16 + i % 4] = (uint8_t)whole.v[i];
+}
+HW_INLINE void to_uint8(uint8_t* p, F a, F b, F c, F d) {
+  to_uint8_part(p, a);
+  to_uint8_part(p + 4, b);
+  to_uint8_part(p + 8, c);
+  to_uint8_part(p + 12, d);
 }
 
 HW_INLINE I splat_int(int32_t x) { return {i32x16{} + x}; }
@@ -135,6 +193,12 @@ template <int Bits> HW_INLINE I dot(I acc, Codes w, Quad a) {
     acc.v[i] += w.v[4 * i] * a.v[0] + w.v[4 * i + 1] * a.v[1] + w.v[4 * i + 2] * a.v[2] +
                 w.v[4 * i + 3] * a.v[3];
   }
+  return acc;
+}
+
+HW_INLINE I dot_signed(I acc, Codes w, Quad a) {
+  for (int i = 0; i < 16; ++i)
+    for (int j = 0; j < 4; ++j) acc.v[i] += (int8_t)w.v[4 * i + j] * (uint8_t)a.v[j];
   return acc;
 }
 

@@ -229,7 +229,7 @@ class KvSettings(Section):
     section: ClassVar[str] = "kv"
 
     block_size: int = setting(16, "tokens in a block", at_least=1, at_most=4096)
-    dtype: Literal["bfloat16", "float32"] | None = setting(
+    dtype: Literal["bfloat16", "int8", "float32"] | None = setting(
         None, "type of keys and values with the cpu executor; unset: bfloat16", flag="kv-dtype"
     )
     num_blocks: int | None = setting(

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from headway.kernels.numpy_ops import NumpyOps
 
 Quantization = Literal["auto", "float32", "bfloat16", "int8", "int8-channel"]
-KvDtype = Literal["bfloat16", "float32"]
+KvDtype = Literal["bfloat16", "int8", "float32"]
 
 _QUANTIZATIONS: Final = ("auto", "float32", "bfloat16", "int8", "int8-channel")
-_KV_DTYPES: Final = ("bfloat16", "float32")
+_KV_DTYPES: Final = ("bfloat16", "int8", "float32")
 
 _log = logging.getLogger(__name__)
 

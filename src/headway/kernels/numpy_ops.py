@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headway.core.plan import BlockMove, Padding
+from headway.kernels.numpy_kv import KV_FORMATS
 from headway.kernels.ops import Rows
 from headway.models.checkpoint import StoredTensor
 from headway.models.config import ModelConfig
@@ -42,7 +43,7 @@ class NumpyRow:
 class NumpyOps:
     """Implements :class:`headway.kernels.ops.Ops`.
 
-    ``kv_dtype`` is ``float32``, or ``bfloat16`` for keys and values that are rounded to it.
+    ``kv_dtype`` is one of :data:`headway.kernels.numpy_kv.KV_FORMATS`.
     """
 
     isa = "numpy"
@@ -58,11 +59,11 @@ class NumpyOps:
     ) -> None:
         self._config = config
         self._block_size = block_size
-        self._rounds = kv_dtype == "bfloat16"
-        width = (2, config.num_kv_heads, block_size, config.head_dim)
-        element = np.uint16 if self._rounds else np.float32
-        self._pool = np.empty((config.num_layers, num_blocks, *width), dtype=element)
-        self._swap = np.empty((config.num_layers, num_swap_blocks, *width), dtype=element)
+        self._kv = KV_FORMATS[kv_dtype]
+        width = (2, config.num_kv_heads, block_size)
+        head = self._kv.dtype(config.head_dim)
+        self._pool = np.empty((config.num_layers, num_blocks, *width), dtype=head)
+        self._swap = np.empty((config.num_layers, num_swap_blocks, *width), dtype=head)
         self._frequencies = inverse_frequencies(config)
 
     def load_table(self, stored: StoredTensor) -> Floats:
@@ -147,12 +148,12 @@ class NumpyOps:
         for row, values in zip(step, heads, strict=True):
             angles = np.float32(row.position) * self._frequencies
             turned = _rotate(values[: num_q + num_k], np.cos(angles), np.sin(angles))
-            values[: num_q + num_k] = turned
+            values[: num_q + num_k] = self._kv.turn(turned)
             if row.block_ids is not None:
                 index, slot = divmod(row.position, self._block_size)
                 block = self._pool[layer, row.block_ids[index]]
-                block[0, :, slot] = self._narrow(values[num_q : num_q + num_k])
-                block[1, :, slot] = self._narrow(values[num_q + num_k :])
+                block[0, :, slot] = self._kv.narrow(values[num_q : num_q + num_k])
+                block[1, :, slot] = self._kv.narrow(values[num_q + num_k :])
         scale = np.float32(self._config.head_dim**-0.5)
         return np.ascontiguousarray(heads[:, :num_q]).reshape(len(qkv), -1) * scale
 
@@ -185,7 +186,7 @@ class NumpyOps:
         first = 0 if window is None else max(0, position - window + 1)
         at = np.arange(first, position + 1)
         found = self._pool[layer, block_ids[at // self._block_size], :, :, at % self._block_size]
-        keys, values = self._widen(np.ascontiguousarray(found.transpose(1, 2, 0, 3)))
+        keys, values = self._kv.widen(np.ascontiguousarray(np.moveaxis(found, 0, 2)))
         grouped = queries.reshape(self._config.num_kv_heads, -1, width)
         out = np.empty_like(grouped)
         with np.errstate(invalid="ignore", over="ignore"):
@@ -195,19 +196,6 @@ class NumpyOps:
                     weights = np.exp(scores - scores.max())
                     out[h, g] = (weights @ values[h]) / weights.sum()
         return out.reshape(-1)
-
-    def _narrow(self, values: Floats) -> npt.NDArray[np.uint16] | Floats:
-        """Return the elements of the pool: bfloat16 as the nearest, the even one of two."""
-        if not self._rounds:
-            return values
-        bits = np.ascontiguousarray(values).view(np.uint32)
-        rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
-        return np.where(np.isnan(values), 0x7FC0, rounded).astype(np.uint16)
-
-    def _widen(self, stored: npt.NDArray[np.uint16] | Floats) -> Floats:
-        if not self._rounds:
-            return stored.astype(np.float32, copy=False)
-        return (stored.astype(np.uint32) << 16).view(np.float32)
 
 
 def _by_row(x: Floats, function: Callable[[Floats], Floats]) -> Floats:
