@@ -241,3 +241,14 @@ def test_without_kernels_the_fallback_is_said(
     _, said = assembly._executor(settings, tiny_checkpoint(CONFIG), limits)
     assert (said["isa"], said["weights"]) == ("numpy", "float32")
     assert "there was no C++ compiler" in caplog.text
+
+
+def test_an_instruction_set_that_is_not_there_is_refused_by_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("headway.kernels._native", reason="the native kernels are not built")
+    monkeypatch.setattr("headway.kernels.native_ops.isas", lambda: ["avx2", "portable"])
+    settings = load_settings(flags={"model.isa": "avx512", "kv.num_blocks": 4}).settings
+    limits = assembly._scheduler_config(settings, CHECKPOINT).limits
+    with pytest.raises(ConfigError, match=r"has no instruction set avx512; it has avx2, portable"):
+        assembly._executor(settings, CHECKPOINT, limits)

@@ -1,14 +1,16 @@
 """Invariant 9 on the real model: the same tokens whatever the scheduler does with a request.
 
+On each executor that computes it, and on the cpu executor in several precisions.
+
 Alone, batched, chunked, preempted by recompute or by swap, from the prefix cache, and padded.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -18,27 +20,41 @@ from headway.core.config import SchedulerConfig
 from headway.core.events import Finished, TokenReady
 from headway.core.limits import Batching, PreemptionChoice, SchedulerLimits
 from headway.core.plan import RequestId
+from headway.core.ports import Executor
 from headway.core.request import Request
 from headway.core.sampling import SamplingParams
 from headway.core.scheduler import Scheduler
 from headway.core.statistics import Statistics
 from headway.engine.clock import RealClock
 from headway.engine.loop import Engine
-from headway.models.checkpoint import Checkpoint
+from headway.executors.cpu import CpuExecutor
 from headway.models.loading import open_checkpoint
-
-pytest.importorskip("torch")
-
-from headway.executors.torch import TorchExecutor
 
 pytestmark = pytest.mark.slow
 
 BLOCK_SIZE = 16
 
 
-@pytest.fixture(scope="module")
-def checkpoint(smollm2_gguf: Path) -> Checkpoint:
-    return open_checkpoint(smollm2_gguf)
+#: takes num_blocks, block_size and num_swap_blocks
+Make = Callable[..., Executor]
+
+_EXECUTORS: dict[str, dict[str, str]] = {
+    "cpu": {},
+    "cpu-bfloat16": {"quantization": "bfloat16", "kv_dtype": "float32"},
+    "torch": {},
+}
+
+
+@pytest.fixture(scope="module", params=_EXECUTORS)
+def make(request: pytest.FixtureRequest, smollm2_gguf: Path) -> Make:
+    checkpoint = open_checkpoint(smollm2_gguf)
+    if request.param == "torch":
+        pytest.importorskip("torch")
+        from headway.executors.torch import TorchExecutor
+
+        return partial(TorchExecutor, checkpoint)
+    pytest.importorskip("headway.kernels._native", reason="the native kernels are not built")
+    return partial(CpuExecutor, checkpoint, **_EXECUTORS[request.param])
 
 
 @cache
@@ -70,9 +86,7 @@ class Outcome:
     statistics: Statistics
 
 
-def run(
-    checkpoint: Checkpoint, work: Iterable[Request], *, num_blocks: int, **limits: Any
-) -> Outcome:
+def run(make: Make, work: Iterable[Request], *, num_blocks: int, **limits: Any) -> Outcome:
     """Submit all of the work at once and run it to its end."""
     values = {"max_num_seqs": 64, "max_num_batched_tokens": 512, **limits}
     config = SchedulerConfig(
@@ -80,8 +94,7 @@ def run(
             num_blocks=num_blocks, block_size=BLOCK_SIZE, max_model_len=512, **values
         )
     )
-    executor = TorchExecutor(
-        checkpoint,
+    executor = make(
         num_blocks=num_blocks,
         block_size=BLOCK_SIZE,
         num_swap_blocks=config.limits.num_swap_blocks,
@@ -107,23 +120,23 @@ def run(
     return Outcome(tokens, statistics)
 
 
-def run_alone(checkpoint: Checkpoint, work: Iterable[Request]) -> dict[tuple[str, int], list[int]]:
+def run_alone(make: Make, work: Iterable[Request]) -> dict[tuple[str, int], list[int]]:
     """Give each request the machine and the whole pool to itself."""
-    outcome = run(checkpoint, work, num_blocks=400, max_num_seqs=1)
+    outcome = run(make, work, num_blocks=400, max_num_seqs=1)
     assert outcome.statistics.num_preemptions == 0
     return outcome.tokens
 
 
 @pytest.fixture(scope="module")
-def alone(checkpoint: Checkpoint) -> dict[tuple[str, int], list[int]]:
-    return run_alone(checkpoint, requests(64))
+def alone(make: Make) -> dict[tuple[str, int], list[int]]:
+    return run_alone(make, requests(64))
 
 
 @pytest.mark.parametrize("chunk", [16, 64, None])
 def test_64_requests_with_preemption_get_the_tokens_they_get_alone(
-    checkpoint: Checkpoint, alone: dict[tuple[str, int], list[int]], chunk: int | None
+    make: Make, alone: dict[tuple[str, int], list[int]], chunk: int | None
 ) -> None:
-    outcome = run(checkpoint, requests(64), num_blocks=24, max_prefill_chunk_tokens=chunk)
+    outcome = run(make, requests(64), num_blocks=24, max_prefill_chunk_tokens=chunk)
     num_preemptions = outcome.statistics.num_preemptions
     print(f"chunk {chunk}: {num_preemptions} preemptions")
     assert num_preemptions > 0, "the pool is too large to prove anything"
@@ -157,8 +170,8 @@ def family() -> tuple[Request, ...]:
 
 
 @pytest.fixture(scope="module")
-def family_alone(checkpoint: Checkpoint) -> dict[tuple[str, int], list[int]]:
-    return run_alone(checkpoint, family())
+def family_alone(make: Make) -> dict[tuple[str, int], list[int]]:
+    return run_alone(make, family())
 
 
 #: limits of the run, and the count of the statistics that shows that it proves something
@@ -191,10 +204,10 @@ _WAYS: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("way", _WAYS)
 def test_12_requests_get_the_same_tokens_in_every_way(
-    checkpoint: Checkpoint, family_alone: dict[tuple[str, int], list[int]], way: str
+    make: Make, family_alone: dict[tuple[str, int], list[int]], way: str
 ) -> None:
     limits, proof = _WAYS[way]
-    outcome = run(checkpoint, family(), **limits)
+    outcome = run(make, family(), **limits)
     count = getattr(outcome.statistics, proof)
     print(f"{way}: {proof} {count}")
     assert count > 0, "the run was too easy to prove anything"

@@ -122,8 +122,12 @@ def _native_ops(
     num_threads: int,
     isa: str,
 ) -> NativeOps:
-    from headway.kernels.native_ops import NativeOps
+    from headway.kernels.native_ops import NativeOps, isas
 
+    if isa != "auto" and isa not in isas():
+        raise ConfigError(
+            f"this processor or build has no instruction set {isa}; it has {', '.join(isas())}"
+        )
     try:
         return NativeOps(
             checkpoint.config,
