@@ -2,7 +2,7 @@
 
 >>> from headway import LLM
 >>> with LLM() as llm:
-...     print(llm.chat("What is the capital of France?").text)
+...     print(llm.chat("What is the capital of Germany?").text)
 """
 
 from __future__ import annotations

@@ -116,14 +116,14 @@ def test_the_prompt(model: Path, arguments: tuple[str, ...], prompt: str) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("flags", [("torch",), ("cpu", "--quantization", "bfloat16")])
-def test_the_capital_of_france(smollm2_gguf: Path, flags: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("flags", [("torch",), ("cpu",)])
+def test_the_capital_of_germany(smollm2_gguf: Path, flags: tuple[str, ...]) -> None:
     pytest.importorskip({"torch": "torch", "cpu": "headway.kernels._native"}[flags[0]])
     flags = ("--executor", *flags)
     flags += ("--temperature", "0", "--num-blocks", "64", "--max-tokens", "20")
-    done = run(smollm2_gguf, "What is the capital of France?", *flags)
+    done = run(smollm2_gguf, "What is the capital of Germany?", *flags)
     assert done.returncode == 0, done.stderr
-    assert b"Paris" in done.stdout
+    assert b"Berlin" in done.stdout
 
 
 # -------------------------------------------------------------------- what it reads and writes

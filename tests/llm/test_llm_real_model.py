@@ -13,19 +13,19 @@ pytest.importorskip("headway.kernels._native", reason="the native kernels are no
 
 pytestmark = pytest.mark.slow
 
-QUESTION = "What is the capital of France?"
+QUESTION = "What is the capital of Germany?"
 GREEDY = GenerationParams(max_tokens=16, temperature=0)
 
 
 @pytest.fixture(scope="module")
 def real(smollm2_gguf: Path) -> Iterator[LLM]:
-    with LLM(smollm2_gguf, num_blocks=128, quantization="bfloat16") as llm:
+    with LLM(smollm2_gguf, num_blocks=128) as llm:
         yield llm
 
 
-def test_the_capital_of_france(real: LLM) -> None:
+def test_the_capital_of_germany(real: LLM) -> None:
     output = real.chat(QUESTION, GREEDY)
-    assert "Paris" in output.text
+    assert "Berlin" in output.text
     assert output.choices[0].finish_reason == "stop"
 
 
