@@ -73,7 +73,6 @@ def served(smollm2_gguf: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
     command = [sys.executable, "-m", "headway", "serve", "--port", "0", "--json"]
     command += ["--num-blocks", str(NUM_BLOCKS), "--max-num-seqs", "2"]
     command += ["--max-num-batched-tokens", "64", "--journal", str(journal)]
-    # with the file's own weights, on 8-bit activations, the answer to QUESTION is a near tie
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         ready = json.loads(process.stdout.readline())
