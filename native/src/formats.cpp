@@ -1,5 +1,6 @@
 #include "formats.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <stdexcept>
@@ -196,9 +197,12 @@ IntegerGroup quantise_group(const float* values) {
 IntegerGroup quantise_group(const float* values, float scale) {
   IntegerGroup g{};
   g.scale[0] = g.scale[1] = scale;
+  constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: what is added to it is rounded to a whole number
+  // Beyond all values where there is no sound scale: then all codes are 0.
+  const float divisor = scale > 0 ? scale : std::numeric_limits<float>::infinity();
   for (int i = 0; i < kGroup; ++i) {
-    const float code = scale > 0 ? std::nearbyint(values[i] / scale) : 0.0f;
-    g.codes[i] = static_cast<uint8_t>(static_cast<int>(std::fmin(127.0f, std::fmax(-127.0f, code))) + 128);
+    const float code = (values[i] / divisor + kRound) - kRound;
+    g.codes[i] = static_cast<uint8_t>(static_cast<int>(std::min(127.0f, std::max(-127.0f, code))) + 128);
   }
   return g;
 }

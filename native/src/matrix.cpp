@@ -1,7 +1,7 @@
 #include "matrix.h"
 
-#include <cmath>
-#include <memory>
+#include <algorithm>
+#include <cstring>
 #include <stdexcept>
 
 #include "half.h"
@@ -17,60 +17,80 @@ struct Source {
   int rows, columns;
 };
 
-void pack_integer_row(const Source& from, bool converts, Segment& to, size_t groups, int row) {
-  const PackedTraits& t = kPacked[static_cast<int>(to.format)];
-  const uint8_t* source = from.data + static_cast<size_t>(row) * from.row_bytes;
-  std::vector<float> values;
-  if (converts) {
-    values.assign(groups * kGroup, 0.0f);
-    dequantise_row(from.format, source, from.columns, values.data());
+// Up to kLanes rows that become the columns of one block. All loops go group by group, and there
+// lane by lane, so that the lines of a piece are written while they are in the cache.
+struct Rows {
+  const Source& from;
+  int first, count;
+  size_t padded;  // columns
+
+  const uint8_t* stored(int lane) const {
+    return from.data + static_cast<size_t>(first + lane) * from.row_bytes;
   }
-  const bool is_by_channel = t.per_group == 0;
-  const float channel_scale = is_by_channel ? highest_magnitude(values.data(), values.size()) / 127 : 0;
-  if (is_by_channel) to.column_scales[row] = channel_scale;
-  const int lane = row % kLanes;
-  for (size_t g = 0; g < groups; ++g) {
-    const IntegerGroup group = is_by_channel ? quantise_group(&values[g * kGroup], channel_scale)
-                               : converts    ? quantise_group(&values[g * kGroup])
-                                             : integer_group(from.format, source, g);
-    const size_t piece = piece_index(row / kLanes, groups, g);
-    uint8_t* codes = to.codes.data() + piece * t.group_code_bytes() + lane * 4;
-    for (int i = 0; i < kGroup; ++i) {
-      uint8_t& place = codes[i / 4 % (kGroup / 4 * t.code_bits / 8) * 64 + i % 4];
-      place = t.code_bits == 4 && i >= kGroup / 2 ? place | group.codes[i] << 4 : group.codes[i];
+  std::vector<float> values() const {
+    std::vector<float> found(count * padded, 0.0f);
+    for (int lane = 0; lane < count; ++lane) {
+      dequantise_row(from.format, stored(lane), from.columns, &found[lane * padded]);
     }
-    uint8_t* scales = to.scales.data() + piece * t.group_scale_bytes();
-    for (int part = 0; part < t.per_group; ++part) {
-      uint8_t* place = scales + (part * kLanes + lane) * t.scale_bytes;
-      const bool is_min = part == 1 && t.zero_shift < 0;
-      if (t.scale_bytes == 2) {
-        std::memcpy(place, is_min ? &group.minimum_bits : &group.scale_bits, 2);
-      } else {
-        std::memcpy(place, is_min ? &group.minimum[0] : &group.scale[part], 4);
-      }
+    return found;
+  }
+};
+
+void put_group(const IntegerGroup& group, const PackedTraits& t, int lane, uint8_t* codes,
+               uint8_t* scales) {
+  if (t.code_bits == 4) {  // the first half in the low nibbles, the second in the high ones
+    for (int i = 0; i < kGroup / 2; ++i) {
+      codes[i / 4 * 64 + lane * 4 + i % 4] =
+          static_cast<uint8_t>(group.codes[i] | group.codes[i + kGroup / 2] << 4);
+    }
+  } else {
+    for (int i = 0; i < kGroup; i += 4) std::memcpy(codes + i / 4 * 64 + lane * 4, group.codes + i, 4);
+  }
+  for (int part = 0; part < t.per_group; ++part) {
+    uint8_t* place = scales + (part * kLanes + lane) * t.scale_bytes;
+    const bool is_min = part == 1 && t.zero_shift < 0;
+    if (t.scale_bytes == 2) {
+      std::memcpy(place, is_min ? &group.minimum_bits : &group.scale_bits, 2);
+    } else {
+      std::memcpy(place, is_min ? &group.minimum[0] : &group.scale[part], 4);
     }
   }
 }
 
-void pack_float_row(const Source& from, const Segment& to, size_t padded, int row) {
-  std::vector<float> values(padded, 0.0f);
-  dequantise_row(from.format, from.data + static_cast<size_t>(row) * from.row_bytes, from.columns,
-                 values.data());
+// Keep what is stored, or convert to int8 where `values` are given.
+void pack_integers(const Rows& rows, const std::vector<float>& values, Segment& to) {
+  const PackedTraits& t = kPacked[static_cast<int>(to.format)];
+  const size_t groups = rows.padded / kGroup;
+  const bool is_by_channel = t.per_group == 0;
+  float* column_scales = is_by_channel ? &to.column_scales[rows.first] : nullptr;
+  for (int lane = 0; is_by_channel && lane < rows.count; ++lane) {
+    column_scales[lane] = highest_magnitude(&values[lane * rows.padded], rows.padded) / 127;
+  }
+  for (size_t g = 0; g < groups; ++g) {
+    const size_t piece = piece_index(rows.first / kLanes, groups, g);
+    uint8_t* codes = to.codes.data() + piece * t.group_code_bytes();
+    uint8_t* scales = to.scales.data() + piece * t.group_scale_bytes();
+    for (int lane = 0; lane < rows.count; ++lane) {
+      const float* x = values.empty() ? nullptr : &values[lane * rows.padded + g * kGroup];
+      put_group(!x              ? integer_group(rows.from.format, rows.stored(lane), g)
+                : is_by_channel ? quantise_group(x, column_scales[lane])
+                                : quantise_group(x),
+                t, lane, codes, scales);
+    }
+  }
+}
+
+void pack_floats(const Rows& rows, const std::vector<float>& values, Segment& to) {
   const size_t bytes = kPacked[static_cast<int>(to.format)].group_code_bytes();
-  const size_t lane = row % kLanes;
-  for (size_t k = 0; k < padded; ++k) {
-    const size_t piece = piece_index(row / kLanes, padded / kGroup, k / kGroup), i = k % kGroup;
-    uint8_t* codes = to.codes.data() + piece * bytes;
-    switch (to.format) {
-      case Packed::f32: std::memcpy(codes + (i * kLanes + lane) * 4, &values[k], 4); break;
-      case Packed::f16: {
-        const uint16_t bits = half_from_float(values[k]);
-        std::memcpy(codes + (i * kLanes + lane) * 2, &bits, 2);
-        break;
-      }
-      default: {
-        const uint16_t bits = bf16_from_float(values[k]);
-        std::memcpy(codes + ((i / 2 * kLanes + lane) * 2 + i % 2) * 2, &bits, 2);
+  for (size_t g = 0; g < rows.padded / kGroup; ++g) {
+    uint8_t* codes = to.codes.data() + piece_index(rows.first / kLanes, rows.padded / kGroup, g) * bytes;
+    auto* halves = reinterpret_cast<uint16_t*>(codes);
+    for (int lane = 0; lane < rows.count; ++lane) {
+      const float* x = &values[lane * rows.padded + g * kGroup];
+      for (int i = 0; i < kGroup; ++i) {
+        if (to.format == Packed::f32) reinterpret_cast<float*>(codes)[i * kLanes + lane] = x[i];
+        else if (to.format == Packed::f16) halves[i * kLanes + lane] = half_from_float(x[i]);
+        else halves[(i / 2 * kLanes + lane) * 2 + i % 2] = bf16_from_float(x[i]);
       }
     }
   }
@@ -96,8 +116,7 @@ void Matrix::add(const std::string& format, const std::string& target, const uin
   to.format = packed;
   to.num_columns = rows;
   to.num_blocks = static_cast<int>(round_up(rows, kGroup) / kLanes);
-  const size_t groups = padded_inputs() / kGroup;
-  const size_t pieces = round_up(to.num_blocks, kPanel) * groups;
+  const size_t pieces = round_up(to.num_blocks, kPanel) * (padded_inputs() / kGroup);
   to.codes = Pages(pieces * t.group_code_bytes());
   if (t.per_group) to.scales = Pages(pieces * t.group_scale_bytes());
   if (packed == Packed::q8_channel) to.column_scales.assign(static_cast<size_t>(to.num_blocks) * kLanes, 0.0f);
@@ -107,9 +126,10 @@ void Matrix::add(const std::string& format, const std::string& target, const uin
   }
   // Whole blocks a thread, so that no two write to one line.
   pool.parallel(to.num_blocks, 1, [&](int begin, int end, int) {
-    for (int row = begin * kLanes; row < end * kLanes && row < rows; ++row) {
-      if (t.is_integer()) pack_integer_row(from, converts, to, groups, row);
-      else pack_float_row(from, to, padded_inputs(), row);
+    for (int first = begin * kLanes; first < end * kLanes && first < rows; first += kLanes) {
+      const Rows some{from, first, std::min(kLanes, rows - first), padded_inputs()};
+      if (t.is_integer()) pack_integers(some, converts ? some.values() : std::vector<float>(), to);
+      else pack_floats(some, some.values(), to);
     }
   });
   segments_.push_back(std::move(to));
