@@ -63,6 +63,12 @@ struct RowItem {
   bool is_padding;
 };
 
+// The rows of an item through the units [begin, end) of a KV head.
+struct AttendPiece {
+  const RowItem* item;
+  int head, begin, end;
+};
+
 struct RotateArgs {
   const float* qkv;
   size_t stride;
@@ -114,11 +120,11 @@ struct Kernels {
   void (*norm_heads)(const HeadNormArgs&, int begin, int end);
   void (*rotate)(const RotateArgs&, const RowItem&, uint8_t* scratch);
   size_t (*attend_scratch)(const AttendArgs&);
-  // Over the units [begin, end). With `parts`, each unit goes to a partial result of its own.
-  void (*attend)(const AttendArgs&, const RowItem&, int kv_head, int begin, int end,
-                 const Partial* parts, uint8_t* scratch);
-  void (*fold)(const AttendArgs&, const RowItem&, int kv_head, int num_units, const Partial* parts,
-               uint8_t* scratch);
+  // With `parts`, each unit goes to a partial result of its own. Soon there will be work on `after`,
+  // if it isn't null.
+  void (*attend)(const AttendArgs&, const AttendPiece&, const AttendPiece* after, const Partial* parts,
+                 uint8_t* scratch);
+  void (*fold)(const AttendArgs&, const AttendPiece&, const Partial* parts, uint8_t* scratch);
 
   // See probe.h.
   float (*probe_int8)(const uint8_t*, int64_t steps);

@@ -309,57 +309,59 @@ Tensor Ops::attention(const Tensor& queries, int index, const Step& step) {
   const AttendArgs args{queries.floats(), queries.stride(), out.floats(), out.stride(),
                         shape_.num_heads, shape_.window, num_blocks_, layer(index), kv_};
   const size_t bytes = kernels_.attend_scratch(args);
-  const int heads = shape_.num_kv_heads, count = static_cast<int>(step.items.size()) * heads;
+  const std::vector<AttendPiece> pieces = pieces_of(step);
+  const int count = static_cast<int>(pieces.size());
   const auto body = [&](int begin, int end, int thread) {
     for (int i = begin; i < end; ++i) {
-      const RowItem& item = step.items[i / heads];
-      const auto [first, last] = units_of(item);
-      kernels_.attend(args, item, i % heads, first, last, nullptr, scratch(thread, bytes));
+      const AttendPiece* after = i + 1 < count ? &pieces[i + 1] : nullptr;
+      kernels_.attend(args, pieces[i], after, nullptr, scratch(thread, bytes));
     }
   };
   if (attention_cost(step) < kWorthThreads) body(0, count, 0);
-  else if (count < 4 * pool_.num_threads() && step.items.front().position >= kUnit) attend_split(args, step);
+  else if (count < 4 * pool_.num_threads() && step.items.front().position >= kUnit) attend_split(args, pieces);
   else pool_.parallel(count, 1, body);
   return out;
 }
 
-// For few sequences: each unit is an item of its own, and folded afterwards in the order in which one
-// thread would have.
-void Ops::attend_split(const AttendArgs& args, const Step& step) {
-  const int heads = shape_.num_kv_heads, group = shape_.num_heads / heads, width = shape_.head_dim;
-  struct Piece {
-    const RowItem* item;
-    int head, unit;
-  };
-  std::vector<Piece> pieces;
-  std::vector<int> firsts;
+std::vector<AttendPiece> Ops::pieces_of(const Step& step) const {
+  std::vector<AttendPiece> pieces;
+  pieces.reserve(step.items.size() * shape_.num_kv_heads);
   for (const RowItem& item : step.items) {
     const auto [begin, end] = units_of(item);
-    for (int head = 0; head < heads; ++head) {
-      firsts.push_back(static_cast<int>(pieces.size()));
-      for (int unit = begin; unit < end; ++unit) pieces.push_back({&item, head, unit});
-    }
+    for (int head = 0; head < shape_.num_kv_heads; ++head) pieces.push_back({&item, head, begin, end});
   }
-  firsts.push_back(static_cast<int>(pieces.size()));
+  return pieces;
+}
+
+// For few sequences: each unit is a piece of its own, and folded afterwards in the order in which one
+// thread would have.
+void Ops::attend_split(const AttendArgs& args, const std::vector<AttendPiece>& wholes) {
+  const int group = shape_.num_heads / shape_.num_kv_heads;
+  std::vector<AttendPiece> pieces;
+  for (const AttendPiece& whole : wholes)
+    for (int unit = whole.begin; unit < whole.end; ++unit) {
+      pieces.push_back({whole.item, whole.head, unit, unit + 1});
+    }
+  const int count = static_cast<int>(pieces.size());
   const size_t queries = static_cast<size_t>(kQueryRows) * group;
-  const size_t floats = round_up(queries, 16) + queries * partial_width(width);
+  const size_t floats = round_up(queries, 16) + queries * partial_width(shape_.head_dim);
   const std::shared_ptr<uint8_t> memory = buffers_->take(pieces.size() * floats * 4);
   std::vector<Partial> parts(pieces.size());
-  for (size_t i = 0; i < pieces.size(); ++i) {
+  for (int i = 0; i < count; ++i) {
     float* p = reinterpret_cast<float*>(memory.get()) + i * floats;
     parts[i] = {p, p + round_up(queries, 16)};
   }
   const size_t bytes = kernels_.attend_scratch(args);
-  const int count = static_cast<int>(pieces.size());
   pool_.parallel(count, 1, [&](int begin, int end, int thread) {
     for (int i = begin; i < end; ++i) {
-      const Piece& p = pieces[i];
-      kernels_.attend(args, *p.item, p.head, p.unit, p.unit + 1, &parts[i], scratch(thread, bytes));
+      const AttendPiece* after = i + 1 < count ? &pieces[i + 1] : nullptr;
+      kernels_.attend(args, pieces[i], after, &parts[i], scratch(thread, bytes));
     }
   });
-  for (size_t i = 0; i + 1 < firsts.size(); ++i) {
-    const Piece& p = pieces[firsts[i]];
-    kernels_.fold(args, *p.item, p.head, firsts[i + 1] - firsts[i], &parts[firsts[i]], scratch(0, bytes));
+  const Partial* part = parts.data();
+  for (const AttendPiece& whole : wholes) {
+    kernels_.fold(args, whole, part, scratch(0, bytes));
+    part += whole.end - whole.begin;
   }
 }
 

@@ -107,7 +107,8 @@ class Ops {
   uint8_t* layer(int index) { return pool_pages_.data() + index * layer_bytes_; }
   uint8_t* scratch(int thread, size_t bytes);
   template <class Body> void over_tiles(int rows, double cost_per_row, const Body& body);
-  void attend_split(const AttendArgs& args, const Step& step);
+  std::vector<AttendPiece> pieces_of(const Step& step) const;
+  void attend_split(const AttendArgs& args, const std::vector<AttendPiece>& pieces);
   std::pair<int, int> units_of(const RowItem& item) const;
 
   Shape shape_;

@@ -119,18 +119,19 @@ HW_INLINE void fold_some(const Partial& state, const Partial& unit, int first, s
   }
 }
 
-static void fold(const AttendArgs& a, const RowItem& item, int kv_head, int num_units,
-                 const Partial* parts, uint8_t* scratch) {
+static void fold(const AttendArgs& a, const AttendPiece& piece, const Partial* parts,
+                 uint8_t* scratch) {
+  const RowItem& item = *piece.item;
   const int width = a.kv.head_dim, count = item.count * (a.num_heads / a.kv.num_heads);
   Scratch s;
   cut_scratch(a, scratch, s);
   clear(s.state, count, width);
-  for (int i = 0; i < num_units; ++i) {
+  for (int i = 0; i < piece.end - piece.begin; ++i) {
     int q = 0;
     for (; q + 8 <= count; q += 8) fold_some<8>(s.state, parts[i], q, partial_width(width));
     for (; q < count; ++q) fold_some<1>(s.state, parts[i], q, partial_width(width));
   }
-  finish(a, item, kv_head, s.state);
+  finish(a, item, piece.head, s.state);
 }
 
 // ------------------------------------------------------------------ products
@@ -139,22 +140,27 @@ struct Unit {
   const AttendArgs& args;
   const RowItem& item;
   int start;  // its first position
-  Tiles tiles;
+  const Tiles& tiles;
+  const Tiles& next;  // what will be read after them
   Scratch scratch;
   Partial into;
   bool folds;  // into what is there, or begins there
 };
 
 // sums[q][v] += over `steps` steps: operands of vector v, `stride` bytes apart, times what query q has,
-// `Query` bytes from the one before, in words that are `Step` bytes apart.
+// `Query` bytes from the one before, in words that are `Step` bytes apart. Few queries wait for memory:
+// for them, what is at the same places from `next` on is fetched meanwhile.
 template <class K, bool IsValue, int Query, int Step, int Queries, int Vectors>
 HW_INLINE void multiply(typename K::Sum (&sums)[Queries][Vectors],
-                        const uint8_t* const (&operands)[Vectors], size_t stride,
-                        const uint8_t* queries, int steps) {
+                        const uint8_t* const (&operands)[Vectors], const uint8_t* const (&next)[Vectors],
+                        size_t stride, const uint8_t* queries, int steps) {
   for (int k = 0; k < steps; ++k, queries += Step) {
     decltype(K::operand(queries)) w[Vectors];
 #pragma GCC unroll 8
-    for (int v = 0; v < Vectors; ++v) w[v] = K::operand(operands[v] + k * stride);
+    for (int v = 0; v < Vectors; ++v) {
+      w[v] = K::operand(operands[v] + k * stride);
+      if (Queries < kAttentionRows) __builtin_prefetch(next[v] + k * stride, 0, 2);
+    }
 #pragma GCC unroll 8
     for (int q = 0; q < Queries; ++q) {
       const auto x = K::factor(queries + q * Query);
@@ -178,9 +184,9 @@ template <class K, int Queries, int Vectors>
 static __attribute__((noinline)) void score(const Unit& u, int tile, int first, float* scores) {
   const int words = u.args.kv.head_dim / K::step;
   typename K::Sum sums[Queries][Vectors];
-  const uint8_t* operands[Vectors];
+  const uint8_t *operands[Vectors], *next[Vectors];
 #pragma GCC unroll 8
-  for (int v = 0; v < Vectors; ++v) operands[v] = u.tiles.keys[tile + v];
+  for (int v = 0; v < Vectors; ++v) operands[v] = u.tiles.keys[tile + v], next[v] = u.next.keys[tile + v];
 #pragma GCC unroll 8
   for (int q = 0; q < Queries; ++q)
 #pragma GCC unroll 8
@@ -188,7 +194,7 @@ static __attribute__((noinline)) void score(const Unit& u, int tile, int first, 
       sums[q][v] = start_of(typename K::Sum{}, u.scratch, first + q);
     }
   const uint8_t* queries = u.scratch.queries + (size_t)first * words * 4;
-  multiply<K, false, 4, Queries * 4, Queries, Vectors>(sums, operands, 64, queries, words);
+  multiply<K, false, 4, Queries * 4, Queries, Vectors>(sums, operands, next, 64, queries, words);
 #pragma GCC unroll 8
   for (int q = 0; q < Queries; ++q)
 #pragma GCC unroll 8
@@ -219,14 +225,17 @@ static __attribute__((noinline)) void weigh(const Unit& u, int column, int first
 #pragma GCC unroll 8
     for (int v = 0; v < Vectors; ++v) sums[q][v] = typename K::Sum{};
   for (int tile = 0; tile < u.tiles.count; ++tile) {
-    const uint8_t* operands[Vectors];
+    const uint8_t *operands[Vectors], *next[Vectors];
 #pragma GCC unroll 8
-    for (int v = 0; v < Vectors; ++v) operands[v] = u.tiles.values[tile] + (column + v) * 64;
+    for (int v = 0; v < Vectors; ++v) {
+      operands[v] = u.tiles.values[tile] + (column + v) * 64;
+      next[v] = u.next.values[tile] + (column + v) * 64;
+    }
     const bool is_last = !K::is_integer && tile == u.tiles.last;
     const int count = is_last ? (u.tiles.rest + K::step - 1) / K::step : kLanes / K::step;
     const uint8_t* part = weights + weight_offset<K>(tile);
-    multiply<K, true, stride, K::is_integer ? 16 : 4, Queries, Vectors>(sums, operands, width * 4, part,
-                                                                        count);
+    multiply<K, true, stride, K::is_integer ? 16 : 4, Queries, Vectors>(sums, operands, next, width * 4,
+                                                                        part, count);
   }
 #pragma GCC unroll 8
   for (int q = 0; q < Queries; ++q)
@@ -404,31 +413,35 @@ HW_INLINE void gather_scales(const Tiles& tiles, int width, const Scratch& s) {
 }
 
 template <class K>
-static void attend_as(const AttendArgs& a, const RowItem& item, int kv_head, int begin, int end,
+static void attend_as(const AttendArgs& a, const AttendPiece& piece, const AttendPiece* after,
                       const Partial* parts, uint8_t* scratch) {
+  const RowItem& item = *piece.item;
   const int width = a.kv.head_dim, count = item.count * (a.num_heads / a.kv.num_heads);
-  const int seen = item.position + item.count, limit = item.length > seen ? item.length : seen;
   Scratch s;
   cut_scratch(a, scratch, s);
-  take_queries<K>(a, item, kv_head, s);
+  take_queries<K>(a, item, piece.head, s);
   if (!parts) clear(s.state, count, width);
-  for (int unit = begin; unit < end; ++unit) {
-    const Tiles tiles = find_tiles<K>(a, item, kv_head, unit, limit, s.gathered);
+  Tiles tiles = find_tiles<K>(a, piece, piece.begin, s.gathered);
+  const Tiles beyond = after && a.kv.is_tiled() ? find_tiles<K>(a, *after, after->begin, nullptr) : tiles;
+  for (int unit = piece.begin; unit < piece.end; ++unit) {
+    Tiles next = beyond;
+    if (unit + 1 < piece.end && a.kv.is_tiled()) {
+      next = find_tiles<K>(a, piece, unit + 1, nullptr);
+      fill_up(next, beyond);
+    }
     if constexpr (K::is_integer) gather_scales(tiles, width, s);
-    const Partial& into = parts ? parts[unit - begin] : s.state;
-    attend_unit<K>({a, item, unit * kUnit, tiles, s, into, !parts}, count);
+    const Partial& into = parts ? parts[unit - piece.begin] : s.state;
+    attend_unit<K>({a, item, unit * kUnit, tiles, next, s, into, !parts}, count);
+    if (unit + 1 < piece.end) tiles = a.kv.is_tiled() ? next : find_tiles<K>(a, piece, unit + 1, s.gathered);
   }
-  if (!parts) finish(a, item, kv_head, s.state);
+  if (!parts) finish(a, item, piece.head, s.state);
 }
 
-static void attend(const AttendArgs& a, const RowItem& item, int kv_head, int begin, int end,
+static void attend(const AttendArgs& a, const AttendPiece& piece, const AttendPiece* after,
                    const Partial* parts, uint8_t* scratch) {
   switch (a.kv.type) {
-    case KvType::f32:
-      return attend_as<Kv<KvType::f32>>(a, item, kv_head, begin, end, parts, scratch);
-    case KvType::bf16:
-      return attend_as<Kv<KvType::bf16>>(a, item, kv_head, begin, end, parts, scratch);
-    case KvType::int8:
-      return attend_as<Kv<KvType::int8>>(a, item, kv_head, begin, end, parts, scratch);
+    case KvType::f32: return attend_as<Kv<KvType::f32>>(a, piece, after, parts, scratch);
+    case KvType::bf16: return attend_as<Kv<KvType::bf16>>(a, piece, after, parts, scratch);
+    case KvType::int8: return attend_as<Kv<KvType::int8>>(a, piece, after, parts, scratch);
   }
 }

@@ -235,13 +235,19 @@ static void gather_tile(const AttendArgs& a, const RowItem& item, int kv_head, i
   }
 }
 
-// The tiles of a unit up to `limit`.
+// How far the rows of an item look.
+HW_INLINE int limit_of(const RowItem& item) {
+  const int seen = item.position + item.count;
+  return item.length > seen ? item.length : seen;
+}
+
 template <class K>
-HW_INLINE Tiles find_tiles(const AttendArgs& a, const RowItem& item, int kv_head, int unit, int limit,
+HW_INLINE Tiles find_tiles(const AttendArgs& a, const AttendPiece& piece, int unit,
                            uint8_t* gathered) {
-  const int start = unit * kUnit;
+  const RowItem& item = *piece.item;
+  const int start = unit * kUnit, ahead = limit_of(item) - start;
   Tiles tiles;
-  tiles.count = limit - start >= kUnit ? kUnitTiles : (limit - start + kLanes - 1) / kLanes;
+  tiles.count = ahead >= kUnit ? kUnitTiles : (ahead + kLanes - 1) / kLanes;
   tiles.last = (item.end - 1 - start) / kLanes;
   tiles.rest = item.end - start - tiles.last * kLanes;
   for (int i = 0; i < tiles.count; ++i) {
@@ -249,15 +255,27 @@ HW_INLINE Tiles find_tiles(const AttendArgs& a, const RowItem& item, int kv_head
     if (a.kv.is_tiled()) {
       const bool is_written = at < item.end && !item.is_padding;
       const int32_t block = is_written ? item.table[at / a.kv.block_size] : a.zero_block;
-      tiles.keys[i] = a.layer + (size_t)block * a.kv.block_bytes() + kv_head * a.kv.head_bytes() +
+      tiles.keys[i] = a.layer + (size_t)block * a.kv.block_bytes() + piece.head * a.kv.head_bytes() +
                       at % a.kv.block_size / kLanes * a.kv.tile_bytes();
       tiles.values[i] = tiles.keys[i] + a.kv.half_bytes();
     } else {
       uint8_t* keys = gathered + 2 * i * a.kv.tile_bytes();
-      gather_tile<K>(a, item, kv_head, at, keys, keys + a.kv.tile_bytes());
+      gather_tile<K>(a, item, piece.head, at, keys, keys + a.kv.tile_bytes());
       tiles.keys[i] = keys;
       tiles.values[i] = keys + a.kv.tile_bytes();
     }
   }
+  for (int i = tiles.count; i < kUnitTiles; ++i) {
+    tiles.keys[i] = tiles.keys[0];
+    tiles.values[i] = tiles.values[0];
+  }
   return tiles;
+}
+
+// Put those of another unit where there is none: who fetches in advance goes through all places.
+HW_INLINE void fill_up(Tiles& tiles, const Tiles& other) {
+  for (int i = tiles.count; i < kUnitTiles; ++i) {
+    tiles.keys[i] = other.keys[i];
+    tiles.values[i] = other.values[i];
+  }
 }
