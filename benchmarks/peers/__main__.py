@@ -19,7 +19,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from benchmarks.peers import report
+from benchmarks.peers import accuracy, report
 from benchmarks.peers.cases import Case, cases_of
 from benchmarks.peers.engines import HEADWAY, PEERS, engines_of
 from benchmarks.peers.machine import ForkJoin, description
@@ -48,6 +48,9 @@ def main() -> int:
             for number in range(arguments.rounds):
                 turns.round(number, cases)
                 _write(path, machine, results)  # what is measured is kept, whatever comes
+            if shape.catalogued and not arguments.no_accuracy:
+                accuracy.measure(shape, result, workers, _progress)
+                _write(path, machine, results)
     print(_text(results, as_markdown=arguments.markdown))
     _progress(f"written: {path}")
     return 0
@@ -60,13 +63,17 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--models", type=_names(tuple(SHAPES)), default=tuple(SHAPES))
     parser.add_argument("--cases", type=lambda text: text.split(","), help="only these")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--quick", action="store_true", help="one round of a few short cases")
+    parser.add_argument(
+        "--quick", action="store_true", help="one round of a few short cases, and no accuracy"
+    )
+    parser.add_argument("--no-accuracy", action="store_true", help="measure times alone")
     parser.add_argument("--markdown", action="store_true", help="print the table as Markdown")
     parser.add_argument("--json", type=Path, default=RESULTS / "results.json", metavar="PATH")
     arguments = parser.parse_args()
     arguments.models = [SHAPES[name] for name in arguments.models]
     if arguments.quick:
         arguments.rounds, arguments.models = 1, arguments.models[:1]
+        arguments.no_accuracy = True
     return arguments
 
 

@@ -34,7 +34,14 @@ class HeadwayEngine:
     def score(self, windows: Prompts, path: str) -> None:
         from benchmarks.peers.headway_scores import write_scores
 
-        write_scores(self._assembly, windows, path)
+        settings = self._assembly.settings
+        write_scores(
+            self._assembly.checkpoint,
+            windows,
+            path,
+            quantization=settings.model.quantization,
+            kv_dtype=settings.kv.dtype,
+        )
 
     async def _start(self) -> None:
         self._engine.start()

