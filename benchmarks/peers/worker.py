@@ -9,6 +9,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,7 @@ class Worker:
             self.close()
             raise
         self.start_s = self.about.pop("start_s", time.perf_counter() - started)
-        self._signal(signal.SIGSTOP)
+        self._stop()
 
     def generate(self, prompts: Prompts, max_tokens: int) -> Timing:
         return Timing(**self._ask({"prompts": prompts, "max_tokens": max_tokens}))
@@ -69,7 +70,8 @@ class Worker:
             self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
-                pipe.close()
+                with suppress(BrokenPipeError):  # a question that nobody reads any more
+                    pipe.close()
 
     def _ask(self, question: dict[str, Any]) -> dict[str, Any]:
         stdin = self._process.stdin
@@ -82,7 +84,7 @@ class Worker:
         except OSError as error:
             raise PeerError(f"the process is gone: {error.strerror}") from error
         finally:
-            self._signal(signal.SIGSTOP)
+            self._stop()
 
     def _answer(self) -> dict[str, Any]:
         """Return the next line, an object; raises PeerError for an error and for none in time."""
@@ -105,6 +107,12 @@ class Worker:
         if not data:
             raise PeerError("the process ended without an answer")
         return data
+
+    def _stop(self) -> None:
+        """Stop the process, and return when it stands still or has ended."""
+        self._signal(signal.SIGSTOP)
+        if self._process.returncode is None and hasattr(os, "waitid"):
+            os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def _signal(self, number: signal.Signals) -> None:
         try:
