@@ -21,7 +21,9 @@ from typing import Any
 
 from benchmarks.peers import accuracy, report
 from benchmarks.peers.cases import Case, cases_of
-from benchmarks.peers.engines import HEADWAY, PEERS, engines_of
+from benchmarks.peers.engines import HEADWAY, PEERS
+from benchmarks.peers.explored import EXPLORED
+from benchmarks.peers.lineup import engines_of
 from benchmarks.peers.machine import ForkJoin, description
 from benchmarks.peers.places import RESULTS
 from benchmarks.peers.results import ShapeResult, plain_row, rows
@@ -41,7 +43,9 @@ def main() -> int:
         cases = _cases(shape, arguments)
         result = ShapeResult(name=shape.name, label=shape.label)
         results.append((result, cases))
-        specs = engines_of(shape, arguments.peers)
+        specs = engines_of(shape, arguments.peers, http=arguments.http)
+        if arguments.explore:
+            specs = tuple(spec for spec in EXPLORED if spec.peer in arguments.peers)
         with started(shape, specs, result, _progress) as workers:
             turns = Turns(result, shape, workers, fork_join.nanoseconds, _progress)
             turns.prime(cases)
@@ -66,6 +70,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--quick", action="store_true", help="one round of a few short cases, and no accuracy"
     )
+    parser.add_argument("--http", action="store_true", help="also servers with their clients")
+    parser.add_argument("--explore", action="store_true", help="settings of the peers instead")
     parser.add_argument("--no-accuracy", action="store_true", help="measure times alone")
     parser.add_argument("--markdown", action="store_true", help="print the table as Markdown")
     parser.add_argument("--json", type=Path, default=RESULTS / "results.json", metavar="PATH")

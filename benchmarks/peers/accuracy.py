@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from benchmarks.peers.engines import HEADWAY, EngineSpec
+from benchmarks.peers.engines import HEADWAY, LLAMA_CPP, OPENVINO, VLLM, EngineSpec
 from benchmarks.peers.files import llama_cpp_folder, model_file
 from benchmarks.peers.headway_scores import write_scores
 from benchmarks.peers.install import PeerError, command
@@ -30,9 +30,9 @@ NUM_WINDOWS: Final = 8
 _TEXTS: Final = ("LICENSE", "README.md", "ARCHITECTURE.md", "docs/operations.md")
 
 _NOTES: Final = {
-    "vllm": f"its KL is a lower bound: it tells its {MOST_LIKELY} likeliest tokens",
-    "openvino": "KL by OpenVINO itself with the same settings",
-    "llama.cpp": "KL by llama-perplexity, from its own F32",
+    VLLM: f"its KL is a lower bound: it tells its {MOST_LIKELY} likeliest tokens",
+    OPENVINO: "KL by OpenVINO itself with the same settings",
+    LLAMA_CPP: "KL by llama-perplexity, from its own F32",
 }
 
 
@@ -48,10 +48,12 @@ def measure(
     write_scores(checkpoint, windows, str(exact), quantization="float32", kv_dtype="float32")
     llama_cpp = _LlamaCpp(shape, folder, progress)
     for spec, worker in workers.items():
+        if not spec.is_scored:
+            continue
         progress(f"accuracy of {spec.name}")
         noted = result.engines[spec.name]
         try:
-            if spec.peer == "llama.cpp":
+            if spec.peer == LLAMA_CPP:
                 found = llama_cpp.distance(spec)
             else:
                 found = _distance(worker, windows, exact, folder / "seen.npy")

@@ -21,7 +21,7 @@ def model_file(shape: Shape, name: str, progress: Progress) -> Path:
     """Return the file or directory of that name, made if it is not there.
 
     Names: ``gguf`` (the model's own file; of random weights the 4-bit one), ``q4_0``, ``q8_0``,
-    ``full`` (GGUF without quantisation), ``hf`` (bfloat16), ``openvino``.
+    ``full`` (GGUF without quantisation), ``hf`` (bfloat16), ``hf_exact`` (float32), ``openvino``.
 
     Raises:
         PeerError: a tool that is needed is not there, or failed.
@@ -78,12 +78,12 @@ def _hugging_face(shape: Shape, path: Path, _: Progress) -> None:
 
 
 def _hugging_face_exact(shape: Shape, path: Path, _: Progress) -> None:
-    write_directory(shape, path, "float32" if shape.catalogued else "bfloat16")
+    write_directory(shape, path, "float32")
 
 
 def _openvino(shape: Shape, path: Path, progress: Progress) -> None:
     install("openvino-export", progress)
-    source = model_file(shape, "hf_exact", progress)
+    source = model_file(shape, "hf_exact" if shape.catalogued else "hf", progress)
     module = "benchmarks.peers.openvino_export"
     command([str(python_of("openvino-export")), "-m", module, str(source), str(path)])
 

@@ -106,7 +106,12 @@ def test_a_process_that_dies_is_an_error(tmp_path: Path) -> None:
 
 def spec(name: str) -> EngineSpec:
     return EngineSpec(
-        name=name, peer="vllm", file="hf", setting="plain", options=lambda _shape, _path: {}
+        name=name,
+        peer="vllm",
+        module="vllm",
+        file="hf",
+        setting="plain",
+        options=lambda _shape, _path: {},
     )
 
 

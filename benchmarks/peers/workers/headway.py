@@ -14,6 +14,7 @@ from headway.core.events import Finished, TokenReady
 from headway.core.plan import RequestId
 from headway.core.request import Request
 from headway.core.sampling import SamplingParams
+from headway.engine.garbage import collect_rarely
 
 
 class HeadwayEngine:
@@ -25,6 +26,7 @@ class HeadwayEngine:
         self._engine = self._assembly.engine
         self._loop = asyncio.Runner()
         self._loop.run(self._start())
+        collect_rarely()  # as the server does
         self._num_requests = 0
         self.about = {"version": __version__}
 

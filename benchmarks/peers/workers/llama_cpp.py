@@ -8,15 +8,13 @@ starts it anew, and what loading takes does not count. ``options``: ``model`` (a
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import time
-import urllib.error
-import urllib.request
 from importlib.metadata import version
 from typing import Any
 
 from benchmarks.peers.protocol import Prompts, Timing, serve
+from benchmarks.peers.workers.http import free_port, wait_until_ready
 
 
 class LlamaCppEngine:
@@ -42,15 +40,13 @@ class LlamaCppEngine:
 
     def _start_s(self) -> float:
         """Return how long its server takes until it answers, once the file is in memory."""
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        port = free_port()
         command = [f"{self._options['programs']}/llama-server", "-m", self._options["model"]]
         command += ["--host", "127.0.0.1", "--port", str(port), "-c", "8192"]
         started = time.perf_counter()
         with subprocess.Popen([*command, *self._options["flags"]], stdout=2, stderr=2) as server:
             try:
-                _wait_for(f"http://127.0.0.1:{port}/health", server)
+                wait_until_ready(port, server)
                 return time.perf_counter() - started
             finally:
                 server.kill()
@@ -59,16 +55,6 @@ class LlamaCppEngine:
         command = [f"{self._options['programs']}/{program}", "-m", self._options["model"]]
         done = subprocess.run([*command, *arguments], stdout=subprocess.PIPE, text=True, check=True)
         return done.stdout
-
-
-def _wait_for(url: str, server: subprocess.Popen[Any]) -> None:
-    while server.poll() is None:
-        try:
-            with urllib.request.urlopen(url, timeout=1):
-                return
-        except (urllib.error.URLError, OSError):
-            time.sleep(0.005)
-    raise RuntimeError("llama-server ended before it was ready")
 
 
 if __name__ == "__main__":
