@@ -46,6 +46,8 @@ def main() -> int:
         specs = engines_of(shape, arguments.peers, http=arguments.http)
         if arguments.explore:
             specs = tuple(spec for spec in EXPLORED if spec.peer in arguments.peers)
+        if arguments.engines:
+            specs = tuple(spec for spec in specs if spec.name in arguments.engines)
         with started(shape, specs, result, _progress) as workers:
             turns = Turns(result, shape, workers, fork_join.nanoseconds, _progress)
             turns.prime(cases)
@@ -65,7 +67,8 @@ def _arguments() -> argparse.Namespace:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--peers", type=_names(PEERS), default=PEERS, help=", ".join(PEERS))
     parser.add_argument("--models", type=_names(tuple(SHAPES)), default=tuple(SHAPES))
-    parser.add_argument("--cases", type=lambda text: text.split(","), help="only these")
+    parser.add_argument("--engines", type=_split, help="only these rows")
+    parser.add_argument("--cases", type=_split, help="only these")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument(
         "--quick", action="store_true", help="one round of a few short cases, and no accuracy"
@@ -81,6 +84,10 @@ def _arguments() -> argparse.Namespace:
         arguments.rounds, arguments.models = 1, arguments.models[:1]
         arguments.no_accuracy = True
     return arguments
+
+
+def _split(text: str) -> list[str]:
+    return text.split(",")
 
 
 def _names(known: tuple[str, ...]) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 import numpy as np
@@ -40,28 +41,27 @@ def measure(
     shape: Shape, result: ShapeResult, workers: dict[EngineSpec, Worker], progress: Progress
 ) -> None:
     """Note mean KL and top-1 agreement of each engine; one that can't be scored says why."""
-    folder = model_folder(shape.name) / "scores"
-    folder.mkdir(parents=True, exist_ok=True)
     windows = _windows(shape)
-    exact = folder / "exact.npy"
-    checkpoint = open_checkpoint(catalogued_file(shape))
-    write_scores(checkpoint, windows, str(exact), quantization="float32", kv_dtype="float32")
-    llama_cpp = _LlamaCpp(shape, folder, progress)
-    for spec, worker in workers.items():
-        if not spec.is_scored:
-            continue
-        progress(f"accuracy of {spec.name}")
-        noted = result.engines[spec.name]
-        try:
-            if spec.peer == LLAMA_CPP:
-                found = llama_cpp.distance(spec)
-            else:
-                found = _distance(worker, windows, exact, folder / "seen.npy")
-        except PeerError as error:
-            noted.accuracy_note = f"not scored: {error}"
-            continue
-        noted.mean_kl, noted.top_1 = found.mean_kl, found.top_1
-        noted.accuracy_note = "" if spec.peer == HEADWAY else _NOTES[spec.peer]
+    with TemporaryDirectory(dir=model_folder(shape.name)) as folder:  # a gigabyte
+        exact = Path(folder) / "exact.npy"
+        checkpoint = open_checkpoint(catalogued_file(shape))
+        write_scores(checkpoint, windows, str(exact), quantization="float32", kv_dtype="float32")
+        llama_cpp = _LlamaCpp(shape, Path(folder), progress)
+        for spec, worker in workers.items():
+            if not spec.is_scored:
+                continue
+            progress(f"accuracy of {spec.name}")
+            noted = result.engines[spec.name]
+            try:
+                if spec.peer == LLAMA_CPP:
+                    found = llama_cpp.distance(spec)
+                else:
+                    found = _distance(worker, windows, exact, Path(folder) / "seen.npy")
+            except PeerError as error:
+                noted.accuracy_note = f"not scored: {error}"
+                continue
+            noted.mean_kl, noted.top_1 = found.mean_kl, found.top_1
+            noted.accuracy_note = "" if spec.peer == HEADWAY else _NOTES[spec.peer]
 
 
 def _windows(shape: Shape) -> Prompts:

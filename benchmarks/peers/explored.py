@@ -1,4 +1,4 @@
-"""Settings of the peers that were tried to find their best: ``python -m benchmarks.peers --explore``.
+"""Settings that were tried to find the best: ``python -m benchmarks.peers --explore``.
 
 What is best goes into :mod:`benchmarks.peers.lineup`, as what was found on a machine of this kind.
 """
@@ -87,5 +87,11 @@ EXPLORED: Final[tuple[EngineSpec, ...]] = (
         setting="VLLM_ENABLE_V1_MULTIPROCESSING=0",
         options=vllm(),
         environment={**vllm_environment(), "VLLM_ENABLE_V1_MULTIPROCESSING": "0"},
+    ),
+    VLLM_CPU(
+        name="vllm with libgomp",
+        setting="torch's own OpenMP runtime",
+        options=vllm(),
+        environment={**vllm_environment(), "LD_PRELOAD": ""},
     ),
 )

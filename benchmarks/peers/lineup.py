@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.peers.engines import HEADWAY, LLAMA_CPP, OPENVINO, VLLM, EngineSpec, Options
+from benchmarks.peers.places import HOME
 from benchmarks.peers.shapes import SMOLLM2, Shape
 
 _RANDOM: Final = ("qwen3-0.6b", "llama-3.2-1b")
@@ -83,7 +84,7 @@ def openvino(device: Mapping[str, Any], **scheduler: Any) -> Options:
 
     def options(_: Shape, path: Path) -> dict[str, Any]:
         common = {
-            "cache_size": 4,
+            "cache_size": 2,
             "max_num_batched_tokens": 2048,
             "max_num_seqs": 64,
             "enable_prefix_caching": False,
@@ -128,14 +129,18 @@ def vllm(**arguments: Any) -> Options:
 
 
 def vllm_environment() -> dict[str, str]:
-    """Return what binds a thread to each core; 4 GiB for the KV, as OpenVINO has."""
+    """Return what binds a thread to each core; and room for the KV, in GiB."""
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]
     return {
         "VLLM_CPU_OMP_THREADS_BIND": ",".join(map(str, cores)),
         "VLLM_CPU_NUM_OF_RESERVED_CPU": "0",
-        "VLLM_CPU_KVCACHE_SPACE": "4",
+        "VLLM_CPU_KVCACHE_SPACE": "2",
         "VLLM_LOGGING_LEVEL": "WARNING",
         "VLLM_NO_USAGE_STATS": "1",
+        "VLLM_CACHE_ROOT": str(HOME / "cache" / "vllm"),
+        "TORCHINDUCTOR_CACHE_DIR": str(HOME / "cache" / "inductor"),
+        # vLLM asks for this OpenMP runtime, which its own dependencies bring
+        "LD_PRELOAD": str(HOME / "vllm" / "lib" / "libiomp5.so"),
         "HF_HUB_OFFLINE": "1",
     }
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float32]
 
 #: of an engine that does not hand out all log-probabilities: so many for each position
-MOST_LIKELY: Final = 1024
+MOST_LIKELY: Final = 256
 
 
 def scored(length: int) -> slice:
