@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -16,7 +17,7 @@ from benchmarks.peers.headway_scores import write_scores
 from benchmarks.peers.install import PeerError, command
 from benchmarks.peers.places import ROOT, model_folder
 from benchmarks.peers.protocol import Prompts
-from benchmarks.peers.results import ShapeResult
+from benchmarks.peers.results import EngineResult, ShapeResult
 from benchmarks.peers.scores import MOST_LIKELY, Distance, distance
 from benchmarks.peers.shapes import Shape
 from benchmarks.peers.weights import catalogued_file
@@ -42,26 +43,33 @@ def measure(
 ) -> None:
     """Note mean KL and top-1 agreement of each engine; one that can't be scored says why."""
     windows = _windows(shape)
-    with TemporaryDirectory(dir=model_folder(shape.name)) as folder:  # a gigabyte
-        exact = Path(folder) / "exact.npy"
+    place = model_folder(shape.name)
+    place.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=place) as folder:  # a gigabyte
+        exact, seen = Path(folder) / "exact.npy", Path(folder) / "seen.npy"
         checkpoint = open_checkpoint(catalogued_file(shape))
         write_scores(checkpoint, windows, str(exact), quantization="float32", kv_dtype="float32")
         llama_cpp = _LlamaCpp(shape, Path(folder), progress)
+
+        def found(spec: EngineSpec, worker: Worker) -> Distance:
+            if spec.peer == LLAMA_CPP:
+                return llama_cpp.distance(spec)
+            return _distance(worker, windows, exact, seen)
+
         for spec, worker in workers.items():
-            if not spec.is_scored:
-                continue
-            progress(f"accuracy of {spec.name}")
-            noted = result.engines[spec.name]
-            try:
-                if spec.peer == LLAMA_CPP:
-                    found = llama_cpp.distance(spec)
-                else:
-                    found = _distance(worker, windows, exact, Path(folder) / "seen.npy")
-            except PeerError as error:
-                noted.accuracy_note = f"not scored: {error}"
-                continue
-            noted.mean_kl, noted.top_1 = found.mean_kl, found.top_1
-            noted.accuracy_note = "" if spec.peer == HEADWAY else _NOTES[spec.peer]
+            if spec.is_scored:
+                progress(f"accuracy of {spec.name}")
+                _note(result.engines[spec.name], spec, partial(found, spec, worker))
+
+
+def _note(noted: EngineResult, spec: EngineSpec, measured: Callable[[], Distance]) -> None:
+    try:
+        found = measured()
+    except PeerError as error:
+        noted.accuracy_note = f"not scored: {error}"
+        return
+    noted.mean_kl, noted.top_1 = found.mean_kl, found.top_1
+    noted.accuracy_note = "" if spec.peer == HEADWAY else _NOTES[spec.peer]
 
 
 def _windows(shape: Shape) -> Prompts:

@@ -68,11 +68,11 @@ class EngineSpec:
         module = f"benchmarks.peers.workers.{self.module}"
         log = RESULTS / f"{shape.name}-{self.name.replace(' ', '-')}.log"
         # a worker may import from this repository, and from its own environment alone
-        environment = self.environment if self.peer == HEADWAY else {"PYTHONPATH": ""}
+        own = {} if self.peer == HEADWAY else {"PYTHONPATH": ""}
         return Worker(
             [self._python(), "-m", module, json.dumps(options)],
             log,
-            environment={**environment, **self.environment},
+            environment={**own, **self.environment},
         )
 
     def _python(self) -> str:
