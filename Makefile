@@ -17,7 +17,7 @@ CREATED := $(VENV)/.created
 CAN_SERVE := $(VENV)/.can-serve
 CAN_TEST := $(VENV)/.can-test
 
-.PHONY: help install serve test check format docs sanitize clean
+.PHONY: help install serve test check format docs sanitize bench-peers clean
 .DEFAULT_GOAL := help
 
 help:
@@ -28,7 +28,8 @@ help:
 	@echo "make format              format the code and sort its imports"
 	@echo "make docs                renew the generated tables in docs/"
 	@echo "make sanitize            the tests of the kernels under the sanitizers"
-	@echo "make clean               remove $(VENV) and all caches"
+	@echo "make bench-peers         Headway beside other engines: docs/benchmarks.md (PEERS=, MODELS=, ROUNDS=, QUICK=1)"
+	@echo "make clean               remove $(VENV), the other engines and all caches"
 
 install: $(CAN_TEST)
 
@@ -55,8 +56,13 @@ docs: $(CAN_TEST)
 sanitize: $(CAN_TEST)
 	scripts/sanitize.sh $(VENV)
 
+# PEERS=llama.cpp,openvino and MODELS=smollm2-135m choose; QUICK=1 only shows that it works.
+bench-peers: $(CAN_TEST)
+	$(RUN) benchmarks.peers $(if $(PEERS),--peers $(PEERS)) $(if $(MODELS),--models $(MODELS)) \
+	    $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(QUICK),--quick) $(ARGS)
+
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .venv-peers build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(CREATED):

@@ -61,9 +61,9 @@ def test_settings_files_load(document: str, tmp_path: Path) -> None:
 
 def test_make_targets_exist(document: str) -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    targets = set(re.findall(r"^([a-z]+):", makefile, re.MULTILINE))
+    targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
     for line in shell_lines(document):
-        words = re.match(r"^make((?: [a-z]+)*)", line)
+        words = re.match(r"^make((?: [a-z-]+)*)", line)
         for target in words[1].split() if words else ():
             assert target in targets, f"make {target}"
 

@@ -1,0 +1,1 @@
+"""Headway beside other engines, on one machine, taking turns: ``python -m benchmarks.peers``."""
