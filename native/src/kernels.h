@@ -118,7 +118,8 @@ struct Kernels {
   void (*linear[(int)Packed::count])(const LinearArgs&, int block, int num_blocks, int row_begin,
                                      int row_end);
   void (*norm_heads)(const HeadNormArgs&, int begin, int end);
-  void (*rotate)(const RotateArgs&, const RowItem&, uint8_t* scratch);
+  // Soon `after` will be rotated, if it isn't null.
+  void (*rotate)(const RotateArgs&, const RowItem&, const RowItem* after, uint8_t* scratch);
   size_t (*attend_scratch)(const AttendArgs&);
   // With `parts`, each unit goes to a partial result of its own. Soon there will be work on `after`,
   // if it isn't null.

@@ -102,6 +102,11 @@ std::shared_ptr<Step> Ops::prepare(std::vector<int32_t> token_ids, const std::ve
     entry += part.num_blocks;
   }
   if (row != step->num_rows) throw std::invalid_argument("rows without a sequence");
+  step->pieces.reserve(step->items.size() * shape_.num_kv_heads);
+  for (const RowItem& item : step->items) {
+    const auto [first, last] = units_of(item);
+    for (int head = 0; head < shape_.num_kv_heads; ++head) step->pieces.push_back({&item, head, first, last});
+  }
   return step;
 }
 
@@ -270,7 +275,10 @@ Tensor Ops::rotate_and_store(const Tensor& qkv, int index, const Step& step) {
   const int count = static_cast<int>(step.items.size());
   const size_t bytes = round_up(2 * static_cast<size_t>(shape_.head_dim) * 4, 64);
   const auto body = [&](int begin, int end, int thread) {
-    for (int i = begin; i < end; ++i) kernels_.rotate(args, step.items[i], scratch(thread, bytes));
+    for (int i = begin; i < end; ++i) {
+      const RowItem* after = i + 1 < count ? &step.items[i + 1] : nullptr;
+      kernels_.rotate(args, step.items[i], after, scratch(thread, bytes));
+    }
   };
   if (qkv.rows * qkv.columns * 0.5 < kWorthThreads) body(0, count, 0);
   else pool_.parallel(count, 4, body);
@@ -288,11 +296,9 @@ std::pair<int, int> Ops::units_of(const RowItem& item) const {
 double Ops::attention_cost(const Step& step) const {
   double total = 0;
   for (const RowItem& item : step.items) {
-    const auto [begin, end] = units_of(item);
-    const int last = std::max(item.length, item.position + item.count) - begin * kUnit;
-    total += static_cast<double>(item.count) * last * shape_.num_heads * shape_.head_dim * 0.02 +
-             last * static_cast<double>(shape_.num_kv_heads * shape_.head_dim) * 0.2;
-    (void)end;
+    const int last = std::max(item.length, item.position + item.count) - units_of(item).first * kUnit;
+    total += static_cast<double>(item.count) * last * shape_.num_heads * shape_.head_dim * 0.01 +
+             last * static_cast<double>(shape_.num_kv_heads * shape_.head_dim) * 0.03;
   }
   return total;
 }
@@ -309,7 +315,7 @@ Tensor Ops::attention(const Tensor& queries, int index, const Step& step) {
   const AttendArgs args{queries.floats(), queries.stride(), out.floats(), out.stride(),
                         shape_.num_heads, shape_.window, num_blocks_, layer(index), kv_};
   const size_t bytes = kernels_.attend_scratch(args);
-  const std::vector<AttendPiece> pieces = pieces_of(step);
+  const std::vector<AttendPiece>& pieces = step.pieces;
   const int count = static_cast<int>(pieces.size());
   const auto body = [&](int begin, int end, int thread) {
     for (int i = begin; i < end; ++i) {
@@ -321,16 +327,6 @@ Tensor Ops::attention(const Tensor& queries, int index, const Step& step) {
   else if (count < 4 * pool_.num_threads() && step.items.front().position >= kUnit) attend_split(args, pieces);
   else pool_.parallel(count, 1, body);
   return out;
-}
-
-std::vector<AttendPiece> Ops::pieces_of(const Step& step) const {
-  std::vector<AttendPiece> pieces;
-  pieces.reserve(step.items.size() * shape_.num_kv_heads);
-  for (const RowItem& item : step.items) {
-    const auto [begin, end] = units_of(item);
-    for (int head = 0; head < shape_.num_kv_heads; ++head) pieces.push_back({&item, head, begin, end});
-  }
-  return pieces;
 }
 
 // For few sequences: each unit is a piece of its own, and folded afterwards in the order in which one

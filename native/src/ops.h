@@ -46,6 +46,7 @@ struct Step {
   int num_rows = 0;
   std::vector<int32_t> token_ids, tables;
   std::vector<RowItem> items;
+  std::vector<AttendPiece> pieces;  // of the items
 };
 
 // Where the slices of a step are in its arrays; a table is `num_blocks` entries.
@@ -107,7 +108,6 @@ class Ops {
   uint8_t* layer(int index) { return pool_pages_.data() + index * layer_bytes_; }
   uint8_t* scratch(int thread, size_t bytes);
   template <class Body> void over_tiles(int rows, double cost_per_row, const Body& body);
-  std::vector<AttendPiece> pieces_of(const Step& step) const;
   void attend_split(const AttendArgs& args, const std::vector<AttendPiece>& pieces);
   std::pair<int, int> units_of(const RowItem& item) const;
 
