@@ -27,10 +27,26 @@ def show(outcome: Any, table: str, *, as_json: bool) -> None:
 def main(doc: str | None, demonstrate: Callable[[], Any], table: Callable[[Any], str]) -> int:
     """Run a demonstration that needs nothing but ``--json``; return the exit status."""
     arguments = parser(doc).parse_args()
-    try:
+
+    def command() -> None:
         outcome = demonstrate()
+        show(outcome, table(outcome), as_json=arguments.json)
+
+    return status_of(command)
+
+
+def status_of(command: Callable[[], int | None]) -> int:
+    """Run a command; return its exit status, which is 2 where what it was given can't be used."""
+    try:
+        return command() or 0
     except UsageError as error:
         print(error, file=sys.stderr)
         return 2
-    show(outcome, table(outcome), as_json=arguments.json)
-    return 0
+
+
+def at_least_one(text: str) -> int:
+    """Parse a number of things."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, not {number}")
+    return number

@@ -20,6 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from benchmarks.command import at_least_one, status_of
 from benchmarks.native import BLOCK_SIZE, Driver
 from headway.assembly import kv_bytes_per_block
 from headway.executors.cpu import CpuExecutor, usable_cores
@@ -165,11 +166,17 @@ def main() -> None:
     parser.add_argument("--quantization", default="auto")
     parser.add_argument("--kv-dtype", default="bfloat16")
     parser.add_argument("--isa", default="auto")
-    parser.add_argument("--threads", type=int, default=usable_cores())
-    parser.add_argument("--batch", type=int, nargs="*", default=[1, 8, 32, 64])
-    parser.add_argument("--context", type=int, default=192)
-    parser.add_argument("--prefill", type=int, nargs="*", default=[8, 128], metavar="N")
-    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--threads", type=at_least_one, default=usable_cores())
+    parser.add_argument("--batch", type=at_least_one, nargs="*", default=[1, 8, 32, 64])
+    parser.add_argument("--context", type=at_least_one, default=192)
+    parser.add_argument(
+        "--prefill",
+        type=at_least_one,
+        nargs=2,
+        default=[8, 128],
+        metavar=("PROMPTS", "TOKENS"),
+    )
+    parser.add_argument("--rounds", type=at_least_one, default=15)
     args = parser.parse_args()
     checkpoint = open_checkpoint(resolve(args.model, lambda text: print(text, file=sys.stderr)))
     batch, prompt = args.prefill
@@ -206,4 +213,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(status_of(main))

@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from benchmarks.command import at_least_one, status_of
 from headway.core.plan import (
     NewSequence,
     RequestId,
@@ -97,11 +98,11 @@ def main() -> None:
     parser.add_argument("--quantization", default="auto")
     parser.add_argument("--kv-dtype", default="bfloat16")
     parser.add_argument("--isa", default="auto")
-    parser.add_argument("--threads", type=int)
-    parser.add_argument("--batch", type=int, nargs="*", default=[1, 8, 32, 64])
-    parser.add_argument("--prompt", type=int, default=128)
-    parser.add_argument("--rounds", type=int, default=4)
-    parser.add_argument("--steps", type=int, default=24)
+    parser.add_argument("--threads", type=at_least_one)
+    parser.add_argument("--batch", type=at_least_one, nargs="*", default=[1, 8, 32, 64])
+    parser.add_argument("--prompt", type=at_least_one, default=128)
+    parser.add_argument("--rounds", type=at_least_one, default=4)
+    parser.add_argument("--steps", type=at_least_one, default=24)
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     checkpoint = open_checkpoint(resolve(args.model, lambda text: print(text, file=sys.stderr)))
@@ -156,4 +157,4 @@ def report(cases: list[Case], load_s: float, isa: str, *, as_json: bool) -> None
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(status_of(main))

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmarks.command import parser, show
+from benchmarks.command import at_least_one, parser, show, status_of
 from benchmarks.table import aligned
 from headway.config import Settings, load_settings
 from headway.config.scheduling import scheduler_config
@@ -262,9 +262,9 @@ def table(outcomes: list[Outcome]) -> str:
 def _arguments() -> argparse.Namespace:
     made = parser(__doc__)
     made.add_argument("--model", default="smollm2-135m-instruct")
-    made.add_argument("--batch", type=int, nargs="*", default=[1, 64])
+    made.add_argument("--batch", type=at_least_one, nargs="*", default=[1, 64])
     made.add_argument("--temperature", type=float, nargs="*", default=[0.0, 0.8])
-    made.add_argument("--steps", type=int, default=64)
+    made.add_argument("--steps", type=at_least_one, default=64)
     return made.parse_args()
 
 
@@ -297,4 +297,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(status_of(main))

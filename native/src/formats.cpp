@@ -125,8 +125,6 @@ size_t stored_row_bytes(Stored format, size_t columns) {
   return columns / block.elements * block.bytes;
 }
 
-bool is_integer(Stored format) { return block_of(format).elements > 1; }
-
 Packed packed_format(Stored format) { return block_of(format).packed; }
 
 IntegerGroup integer_group(Stored format, const uint8_t* row, size_t group) {

@@ -16,14 +16,13 @@ size_t stored_row_bytes(Stored format, size_t columns);
 
 // A group of kGroup weights as integers. Weight i is codes[i] * scale - minimum, where the minimum of
 // a format with a fixed zero is code zero times the scale; `scale` and `minimum` have one entry for
-// each half. For those that a file keeps in float16, `half_bits` are its bits.
+// each half. For those that a file keeps in float16, `scale_bits` and `minimum_bits` are their bits.
 struct IntegerGroup {
   uint8_t codes[kGroup];
   float scale[2], minimum[2];
   uint16_t scale_bits, minimum_bits;
 };
 
-bool is_integer(Stored format);
 Packed packed_format(Stored format);  // without a change of value
 IntegerGroup integer_group(Stored format, const uint8_t* row, size_t group);
 

@@ -275,13 +275,13 @@ NB_MODULE(_native, m) {
            })
       .def("rms_norm",
            [](Ops& ops, const Tensor& residual, const Tensor* delta, const Vector& weight, float eps) {
-             const Work work(ops, residual.rows * residual.columns * 0.5);
+             const Work work(ops, 0.5 * residual.rows * residual.columns);
              return ops.norm(residual, delta, weight, eps, ops.activations());
            },
            "residual"_a, "delta"_a.none(), "weight"_a, "eps"_a)
       .def("final_norm",
            [](Ops& ops, const Tensor& residual, const Tensor* delta, const Vector& weight, float eps) {
-             const Work work(ops, residual.rows * residual.columns * 0.5);
+             const Work work(ops, 0.5 * residual.rows * residual.columns);
              return ops.norm(residual, delta, weight, eps, Kind::rows);
            },
            "residual"_a, "delta"_a.none(), "weight"_a, "eps"_a)
@@ -292,13 +292,13 @@ NB_MODULE(_native, m) {
            })
       .def("norm_heads",
            [](Ops& ops, const Tensor& qkv, const Vector& q, const Vector& k, float eps) {
-             const Work work(ops, qkv.rows * qkv.columns * 0.5);
+             const Work work(ops, 0.5 * qkv.rows * qkv.columns);
              ops.norm_heads(qkv, q, k, eps);
              return qkv;
            })
       .def("rotate_and_store",
            [](Ops& ops, const Tensor& qkv, int layer, const Step& step) {
-             const Work work(ops, qkv.rows * qkv.columns * 0.5);
+             const Work work(ops, 0.5 * qkv.rows * qkv.columns);
              return ops.rotate_and_store(qkv, layer, step);
            })
       .def("attention",
@@ -308,7 +308,7 @@ NB_MODULE(_native, m) {
            })
       .def("silu_mul",
            [](Ops& ops, const Tensor& gate_up) {
-             const Work work(ops, gate_up.rows * gate_up.columns * 0.5);
+             const Work work(ops, 0.5 * gate_up.rows * gate_up.columns);
              return ops.silu_mul(gate_up);
            })
       .def("are_finite",

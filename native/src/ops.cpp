@@ -19,6 +19,8 @@ constexpr int kRowsAtOnce = 128;
 // Panels that a thread takes at a time.
 constexpr int kPanelGrain = 2;
 
+bool has_several_units(const AttendPiece& piece) { return piece.end - piece.begin > 1; }
+
 }  // namespace
 
 Ops::Ops(const Shape& shape, KvType kv_type, int num_blocks, int block_size, int num_swap_blocks,
@@ -32,9 +34,9 @@ Ops::Ops(const Shape& shape, KvType kv_type, int num_blocks, int block_size, int
       cosines_(std::move(cosines)),
       sines_(std::move(sines)),
       kernels_(choose_kernels(isa)),
-      pool_(num_threads),
+      pool_(new ThreadPool(num_threads)),
       buffers_(std::make_shared<Recycler>()),
-      layer_bytes_((num_blocks + 1) * kv_.block_bytes()),  // the last block stays zero
+      layer_bytes_((static_cast<size_t>(num_blocks) + 1) * kv_.block_bytes()),  // the last block stays zero
       pool_pages_(layer_bytes_ * shape.num_layers),
       swap_pages_(num_swap_blocks * kv_.block_bytes() * shape.num_layers),
       scratch_(num_threads) {}
@@ -56,12 +58,16 @@ uint8_t* Ops::scratch(int thread, size_t bytes) {
   return pages.data();
 }
 
+float* Ops::row(int thread, const Tensor& x) {
+  return reinterpret_cast<float*>(scratch(thread, row_stride(x.columns) * 4));
+}
+
 // Whole tiles a thread, so that no two write to one line.
 template <class Body> void Ops::over_tiles(int rows, double cost_per_row, const Body& body) {
   const int tiles = (rows + kRowTile - 1) / kRowTile;
-  if (rows * cost_per_row < kWorthThreads) return body(0, rows);
-  pool_.parallel(tiles, 1, [&](int begin, int end, int) {
-    body(begin * kRowTile, std::min(end * kRowTile, rows));
+  if (rows * cost_per_row < kWorthThreads) return body(0, rows, 0);
+  pool_->parallel(tiles, 1, [&](int begin, int end, int thread) {
+    body(begin * kRowTile, std::min(end * kRowTile, rows), thread);
   });
 }
 
@@ -117,7 +123,7 @@ Tensor Ops::embed(const Table& table, const Step& step) {
     if (id < 0 || id >= table.rows) throw std::invalid_argument("no such token");
   }
   Tensor out = make(Kind::rows, step.num_rows, table.columns);
-  over_tiles(step.num_rows, table.columns, [&](int begin, int end) {
+  over_tiles(step.num_rows, table.columns, [&](int begin, int end, int) {
     for (int r = begin; r < end; ++r) {
       float* row = out.floats() + r * out.stride();
       dequantise_row(table.format, table.data + step.token_ids[r] * table.row_bytes, table.columns, row);
@@ -138,7 +144,7 @@ Tensor Ops::norm(const Tensor& residual, const Tensor* delta, const Vector& weig
   const NormArgs args{residual.floats(), delta ? delta->floats() : nullptr, weight.values.data(), eps,
                       residual.columns,  residual.stride(), out.layout, out.data.get()};
   over_tiles(residual.rows, residual.columns * 0.5,
-             [&](int begin, int end) { kernels_.norm(args, begin, end); });
+             [&](int begin, int end, int thread) { kernels_.norm(args, begin, end, row(thread, out)); });
   return out;
 }
 
@@ -149,7 +155,7 @@ void Ops::norm_heads(const Tensor& qkv, const Vector& q, const Vector& k, float 
   const HeadNormArgs args{qkv.floats(), qkv.stride(), q.values.data(), k.values.data(), eps,
                           shape_.num_heads, shape_.num_kv_heads, shape_.head_dim};
   over_tiles(qkv.rows, qkv.columns * 0.5,
-             [&](int begin, int end) { kernels_.norm_heads(args, begin, end); });
+             [&](int begin, int end, int) { kernels_.norm_heads(args, begin, end); });
 }
 
 Tensor Ops::silu_mul(const Tensor& gate_up) {
@@ -162,7 +168,7 @@ Tensor Ops::silu_mul(const Tensor& gate_up) {
   Tensor out = make(activations_, gate_up.rows, columns);
   const GateArgs args{gate_up.floats(), gate_up.stride(), up, columns, out.layout, out.data.get()};
   over_tiles(gate_up.rows, columns * 1.0,
-             [&](int begin, int end) { kernels_.gate(args, begin, end); });
+             [&](int begin, int end, int thread) { kernels_.gate(args, begin, end, row(thread, out)); });
   return out;
 }
 
@@ -185,7 +191,7 @@ Tensor Ops::pack(const Tensor& x, const std::vector<int32_t>* rows, Kind kind) {
   const int count = rows ? static_cast<int>(rows->size()) : x.rows;
   Tensor out = make(kind, count, x.columns);
   const PackArgs args{x.floats(), x.stride(), rows ? rows->data() : nullptr, out.layout, out.data.get()};
-  over_tiles(count, x.columns * 0.5, [&](int begin, int end) { kernels_.pack(args, begin, end); });
+  over_tiles(count, x.columns * 0.5, [&](int begin, int end, int) { kernels_.pack(args, begin, end); });
   return out;
 }
 
@@ -196,9 +202,8 @@ double Ops::linear_cost(int rows, const Matrix& matrix) {
 }
 
 Tensor Ops::multiply(const Tensor& x, const Matrix& matrix) {
-  Tensor out = make(Kind::rows, x.rows, matrix.outputs());
-  out.layout.columns = matrix.padded_outputs();
-  out.data = buffers_->take(x.rows * out.stride() * 4);
+  const size_t stride = matrix.padded_outputs();
+  const Tensor out{x.rows, matrix.outputs(), {Kind::rows, stride}, buffers_->take(x.rows * stride * 4)};
   struct Piece {
     const Segment* segment;
     LinearArgs args;
@@ -238,7 +243,7 @@ Tensor Ops::multiply(const Tensor& x, const Matrix& matrix) {
     }
   };
   if (linear_cost(x.rows, matrix) < kWorthThreads) body(0, chunks * panels, 0);
-  else pool_.parallel(chunks * panels, kPanelGrain, body);
+  else pool_->parallel(chunks * panels, kPanelGrain, body);
   return out;
 }
 
@@ -280,8 +285,8 @@ Tensor Ops::rotate_and_store(const Tensor& qkv, int index, const Step& step) {
       kernels_.rotate(args, step.items[i], after, scratch(thread, bytes));
     }
   };
-  if (qkv.rows * qkv.columns * 0.5 < kWorthThreads) body(0, count, 0);
-  else pool_.parallel(count, 4, body);
+  if (0.5 * qkv.rows * qkv.columns < kWorthThreads) body(0, count, 0);
+  else pool_->parallel(count, 4, body);
   return queries;
 }
 
@@ -323,9 +328,13 @@ Tensor Ops::attention(const Tensor& queries, int index, const Step& step) {
       kernels_.attend(args, pieces[i], after, nullptr, scratch(thread, bytes));
     }
   };
-  if (attention_cost(step) < kWorthThreads) body(0, count, 0);
-  else if (count < 4 * pool_.num_threads() && step.items.front().position >= kUnit) attend_split(args, pieces);
-  else pool_.parallel(count, 1, body);
+  if (attention_cost(step) < kWorthThreads) {
+    body(0, count, 0);
+  } else if (count < 4 * pool_->num_threads() && std::any_of(pieces.begin(), pieces.end(), has_several_units)) {
+    attend_split(args, pieces);
+  } else {
+    pool_->parallel(count, 1, body);
+  }
   return out;
 }
 
@@ -339,16 +348,20 @@ void Ops::attend_split(const AttendArgs& args, const std::vector<AttendPiece>& w
       pieces.push_back({whole.item, whole.head, unit, unit + 1});
     }
   const int count = static_cast<int>(pieces.size());
-  const size_t queries = static_cast<size_t>(kQueryRows) * group;
-  const size_t floats = round_up(queries, 16) + queries * partial_width(shape_.head_dim);
-  const std::shared_ptr<uint8_t> memory = buffers_->take(pieces.size() * floats * 4);
+  std::vector<size_t> begins{0};  // of the partial results, in floats
+  const auto num_queries = [&](int i) { return static_cast<size_t>(pieces[i].item->count) * group; };
+  for (int i = 0; i < count; ++i) {
+    const size_t queries = num_queries(i);
+    begins.push_back(begins.back() + round_up(queries, 16) + queries * partial_width(shape_.head_dim));
+  }
+  const std::shared_ptr<uint8_t> memory = buffers_->take(begins.back() * 4);
   std::vector<Partial> parts(pieces.size());
   for (int i = 0; i < count; ++i) {
-    float* p = reinterpret_cast<float*>(memory.get()) + i * floats;
-    parts[i] = {p, p + round_up(queries, 16)};
+    float* p = reinterpret_cast<float*>(memory.get()) + begins[i];
+    parts[i] = {p, p + round_up(num_queries(i), 16)};
   }
   const size_t bytes = kernels_.attend_scratch(args);
-  pool_.parallel(count, 1, [&](int begin, int end, int thread) {
+  pool_->parallel(count, 1, [&](int begin, int end, int thread) {
     for (int i = begin; i < end; ++i) {
       const AttendPiece* after = i + 1 < count ? &pieces[i + 1] : nullptr;
       kernels_.attend(args, pieces[i], after, &parts[i], scratch(thread, bytes));
@@ -365,7 +378,7 @@ void Ops::attend_split(const AttendArgs& args, const std::vector<AttendPiece>& w
 
 void Ops::swap_out(const std::vector<Move>& moves) {
   const size_t bytes = kv_.block_bytes(), swap_layer = num_swap_blocks_ * bytes;
-  pool_.parallel(shape_.num_layers, 1, [&](int begin, int end, int) {
+  pool_->parallel(shape_.num_layers, 1, [&](int begin, int end, int) {
     for (int i = begin; i < end; ++i)
       for (const Move& move : moves) {
         std::memcpy(swap_pages_.data() + i * swap_layer + move.target * bytes,
@@ -376,7 +389,7 @@ void Ops::swap_out(const std::vector<Move>& moves) {
 
 void Ops::swap_in(const std::vector<Move>& moves) {
   const size_t bytes = kv_.block_bytes(), swap_layer = num_swap_blocks_ * bytes;
-  pool_.parallel(shape_.num_layers, 1, [&](int begin, int end, int) {
+  pool_->parallel(shape_.num_layers, 1, [&](int begin, int end, int) {
     for (int i = begin; i < end; ++i)
       for (const Move& move : moves) {
         std::memcpy(layer(i) + move.target * bytes,
@@ -387,7 +400,7 @@ void Ops::swap_in(const std::vector<Move>& moves) {
 
 void Ops::copy_blocks(const std::vector<Move>& moves) {
   const size_t bytes = kv_.block_bytes();
-  pool_.parallel(shape_.num_layers, 1, [&](int begin, int end, int) {
+  pool_->parallel(shape_.num_layers, 1, [&](int begin, int end, int) {
     for (int i = begin; i < end; ++i)
       for (const Move& move : moves) {  // one after the other
         std::memmove(layer(i) + move.target * bytes, layer(i) + move.source * bytes, bytes);

@@ -69,7 +69,7 @@ class Ops {
   Ops(const Shape& shape, KvType kv_type, int num_blocks, int block_size, int num_swap_blocks,
       std::vector<float> cosines, std::vector<float> sines, int num_threads, const std::string& isa);
 
-  ThreadPool& pool() { return pool_; }
+  ThreadPool& pool() { return *pool_; }
   Stopwatch& stopwatch() { return stopwatch_; }
   int num_blocks() const { return num_blocks_; }
   int num_swap_blocks() const { return num_swap_blocks_; }
@@ -107,6 +107,7 @@ class Ops {
   Tensor pack(const Tensor& x, const std::vector<int32_t>* rows, Kind kind);
   uint8_t* layer(int index) { return pool_pages_.data() + index * layer_bytes_; }
   uint8_t* scratch(int thread, size_t bytes);
+  float* row(int thread, const Tensor& x);  // scratch for one row of it
   template <class Body> void over_tiles(int rows, double cost_per_row, const Body& body);
   void attend_split(const AttendArgs& args, const std::vector<AttendPiece>& pieces);
   std::pair<int, int> units_of(const RowItem& item) const;
@@ -116,7 +117,7 @@ class Ops {
   int num_blocks_, num_swap_blocks_, num_positions_;
   std::vector<float> cosines_, sines_;
   const Kernels& kernels_;
-  ThreadPool pool_;
+  OwnedPool pool_;
   Stopwatch stopwatch_;
   std::shared_ptr<Recycler> buffers_;
   Kind activations_ = Kind::rows;

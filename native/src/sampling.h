@@ -1,5 +1,7 @@
 // How tokens are drawn from rows of logits: the definition is in headway/executors/sampling.py, and
-// what is computed here is what NumPy computes there, faster. Depends on nothing but the row and the
+// what is computed here is what NumPy computes there, faster. Sums of all weights are taken in another
+// order than NumPy's, so where a number falls on the very border between two tokens, either may be drawn;
+// scores agree to the last few bits. Depends on nothing but the row and the
 // draw: neither on other rows nor on threads or the instruction set.
 #pragma once
 

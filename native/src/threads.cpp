@@ -1,5 +1,7 @@
 #include "threads.h"
 
+#include <pthread.h>
+
 #include <chrono>
 #include <utility>
 
@@ -22,13 +24,30 @@ inline void pause() {
 #endif
 }
 
-}  // namespace
+std::atomic<int> forks{0};  // on the way from the first process that loaded this to the present one
 
-ThreadPool::ThreadPool(int num_threads) : ranges_(num_threads) {
-  for (int i = 1; i < num_threads; ++i) threads_.emplace_back([this, i] { serve(i); });
+int watch_forks() {
+  static const int refused = pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1); });
+  (void)refused;  // without memory for a handler; then there is none for a process either
+  return forks.load();
 }
 
-ThreadPool::~ThreadPool() {
+}  // namespace
+
+ThreadPool::ThreadPool(int num_threads) : num_forks_(watch_forks()), ranges_(num_threads) {
+  try {
+    for (int i = 1; i < num_threads; ++i) threads_.emplace_back([this, i] { serve(i); });
+  } catch (...) {
+    stop();
+    throw;
+  }
+}
+
+ThreadPool::~ThreadPool() { stop(); }
+
+bool ThreadPool::is_orphaned() const { return forks.load(std::memory_order_relaxed) != num_forks_; }
+
+void ThreadPool::stop() {
   is_stopping_ = true;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -39,7 +58,7 @@ ThreadPool::~ThreadPool() {
 
 void ThreadPool::run(int count, int grain, Call call, const void* data) {
   const int size = num_threads();
-  if (size == 1 || count <= grain) return call(data, 0, count, 0);
+  if (size == 1 || count <= grain || is_orphaned()) return call(data, 0, count, 0);
   const std::lock_guard<std::mutex> lock(one_caller_);
   call_ = call, data_ = data, grain_ = grain;
   for (int i = 0; i < size; ++i) {

@@ -3,7 +3,8 @@
 // Threads wait spinning for a short while and then sleep, so that they are quick inside a step and
 // out of the way of others after it. The caller never waits for a thread that has not begun: it does
 // the work itself, so another process on a core costs that core and no more. For one that has begun it
-// waits in the same way.
+// waits in the same way. In a process that was forked from the one with the threads there are none:
+// there the caller does everything.
 #pragma once
 
 #include <atomic>
@@ -19,12 +20,14 @@ namespace headway {
 
 class ThreadPool {
  public:
-  explicit ThreadPool(int num_threads);
+  explicit ThreadPool(int num_threads);  // throws std::system_error if that many can't be started
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   int num_threads() const { return static_cast<int>(ranges_.size()); }
+  // Whether this process was forked after the threads began, so that it has none of them.
+  bool is_orphaned() const;
 
   // Call body(begin, end, thread) for parts of [0, count) of at most `grain`, each once; one thread
   // alone does all at a time. If a body throws, the first exception is thrown here after all have
@@ -46,6 +49,7 @@ class ThreadPool {
     int end = 0;
   };
 
+  void stop();
   void run(int count, int grain, Call call, const void* data);
   void work(int thread) noexcept;
   void do_parts(int thread);
@@ -53,6 +57,7 @@ class ThreadPool {
   void serve(int thread);
   uint32_t wait_for_work(uint32_t seen);
 
+  const int num_forks_;  // before the threads began
   std::vector<Range> ranges_;
   Call call_ = nullptr;
   const void* data_ = nullptr;
@@ -69,5 +74,13 @@ class ThreadPool {
   std::mutex one_caller_;
   std::vector<std::thread> threads_;
 };
+
+// What threads wait on can't be destroyed in a forked process, where they are missing: it is left.
+struct LeaveOrphan {
+  void operator()(ThreadPool* pool) const {
+    if (!pool->is_orphaned()) delete pool;
+  }
+};
+using OwnedPool = std::unique_ptr<ThreadPool, LeaveOrphan>;
 
 }  // namespace headway

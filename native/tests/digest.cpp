@@ -67,7 +67,7 @@ void put_float(const std::string& format, float x, size_t index, std::vector<uin
 // Rows of random codes, whose scales are sound.
 std::vector<uint8_t> stored_rows(Numbers& numbers, const std::string& format, int rows, int columns) {
   std::vector<uint8_t> data(rows * stored_row_bytes(stored_format(format), columns));
-  if (!is_integer(stored_format(format))) {
+  if (format == "F32" || format == "F16" || format == "BF16") {
     for (size_t i = 0; i < static_cast<size_t>(rows) * columns; ++i) put_float(format, numbers.value(), i, data);
     return data;
   }

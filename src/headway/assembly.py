@@ -326,7 +326,7 @@ def _torch_executor(settings: Settings, checkpoint: Checkpoint, limits: Schedule
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
-        raise ConfigError("the torch executor needs torch: pip install 'headway[torch]'") from error
+        raise ConfigError("the torch executor needs torch: pip install torch") from error
     dtype = settings.model.dtype or "float32"
     executor = TorchExecutor(
         checkpoint,

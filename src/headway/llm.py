@@ -58,13 +58,15 @@ class Output:
     """The answers to one prompt, and their cost in tokens.
 
     The KV of ``num_cached_tokens`` of the prompt was there already; that depends on what ran
-    before, so it does not count when outputs are compared.
+    before, so it does not count when outputs are compared. ``prompt_logprobs`` has an entry for
+    each token of the prompt if they were asked for; that of the first is None: nothing precedes it.
     """
 
     choices: tuple[Completion, ...]
     prompt_token_ids: tuple[int, ...]
     num_output_tokens: int
     num_cached_tokens: int = field(default=0, compare=False)
+    prompt_logprobs: tuple[ScoredPosition | None, ...] = ()
 
     @property
     def text(self) -> str:
@@ -255,7 +257,7 @@ class LLM:
         self, prompts: Mapping[str, Prompt], params: GenerationParams, terms: Terms | None
     ) -> list[Output]:
         async def complete(name: str) -> Output:
-            return await _read(await self._open_text(prompts[name], params, terms, name))
+            return await _read(await self._open_text(prompts[name], params, terms, name), params)
 
         # enough to fill the next batch while this one runs
         return await in_window(
@@ -265,7 +267,7 @@ class LLM:
     async def _chat(
         self, messages: Messages, params: GenerationParams, terms: Terms | None
     ) -> Output:
-        return await _read(await self._open_chat(messages, params, terms))
+        return await _read(await self._open_chat(messages, params, terms), params)
 
     async def _stream_chat(
         self, messages: Messages, params: GenerationParams, terms: Terms | None
@@ -293,7 +295,7 @@ class LLM:
         return await generator.generate(prompt, params, terms=terms, param="messages")
 
 
-async def _read(stream: TextStream) -> Output:
+async def _read(stream: TextStream, params: GenerationParams) -> Output:
     async with stream:
         choices = await collect(stream)
     return Output(
@@ -301,6 +303,7 @@ async def _read(stream: TextStream) -> Output:
         stream.prompt_token_ids,
         stream.usage.num_completion_tokens,
         stream.usage.num_cached_tokens,
+        () if params.prompt_logprobs is None else tuple(stream.prompt_scores),
     )
 
 

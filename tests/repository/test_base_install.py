@@ -149,7 +149,7 @@ def test_torch_is_asked_for_by_name(prelude: str, model: Path) -> None:
         timeout=120,
     )
     assert done.returncode == 2
-    assert "the torch executor needs torch: pip install 'headway[torch]'" in done.stderr
+    assert "the torch executor needs torch: pip install torch" in done.stderr
 
 
 DEFAULT_MODEL = """

@@ -28,8 +28,20 @@ template <int Bytes> HW_INLINE F load_scale(const uint8_t* group, int index) {
   else return load((const float*)p);
 }
 
+// Fetch what a panel has of a group some groups ahead; behind its last group lies the next panel.
+template <Packed Format> HW_INLINE void fetch_weights(const uint8_t* codes, const uint8_t* factors) {
+  constexpr PackedTraits t = Weights<Format>::traits;
+  constexpr size_t ahead = 4;
+  constexpr size_t code_bytes = kPanel * t.group_code_bytes(), factor_bytes = kPanel * t.group_scale_bytes();
+  codes += ahead * code_bytes, factors += ahead * factor_bytes;
+#pragma GCC unroll 64
+  for (size_t i = 0; i < code_bytes; i += 64) __builtin_prefetch(codes + i);
+#pragma GCC unroll 64
+  for (size_t i = 0; i < factor_bytes; i += 64) __builtin_prefetch(factors + i);
+}
+
 template <Packed Format, int Rows, int Vectors>
-HW_INLINE void integer_tile(const LinearArgs& a, int block, int row, int row_end) {
+HW_INLINE void integer_tile(const LinearArgs& a, int block, int row, int row_end, bool is_first) {
   constexpr PackedTraits t = Weights<Format>::traits;
   constexpr bool has_min = t.zero_shift < 0, has_halves = Format == Packed::q8_float_16;
   constexpr int parts = has_halves ? 2 : 1;
@@ -50,7 +62,9 @@ HW_INLINE void integer_tile(const LinearArgs& a, int block, int row, int row_end
   F sums[Rows][kLinearVectors];
   for (int r = 0; r < Rows; ++r)
     for (int v = 0; v < Vectors; ++v) sums[r][v] = zero();
+  // Products of few rows wait for the weights. Later tiles of rows find them in the cache.
   for (size_t g = 0; g < groups; ++g) {
+    if (is_first) fetch_weights<Format>(codes, factors);
 #pragma GCC unroll 2
     for (int part = 0; part < parts; ++part) {
       I acc[Rows][Vectors];
@@ -180,9 +194,10 @@ HW_INLINE void float_tile(const LinearArgs& a, int block, int row, int row_end) 
 }
 
 template <Packed Format, int Rows, int Vectors>
-static __attribute__((noinline)) void tile(const LinearArgs& a, int block, int row, int row_end) {
+static __attribute__((noinline)) void tile(const LinearArgs& a, int block, int row, int row_end,
+                                           bool is_first) {
   if constexpr (Weights<Format>::traits.is_integer()) {
-    integer_tile<Format, Rows, Vectors>(a, block, row, row_end);
+    integer_tile<Format, Rows, Vectors>(a, block, row, row_end, is_first);
   } else {
     float_tile<Format, Rows, Vectors>(a, block, row, row_end);
   }
@@ -194,16 +209,16 @@ HW_INLINE void rows_of_panel(const LinearArgs& a, int block, int row_begin, int 
   for (int row = row_begin; row < row_end;) {
     const int left = row_end - row;
     if (left > 4 && kLinearRows >= 8) {
-      tile<Format, kLinearRows, Vectors>(a, block, row, row_end);
+      tile<Format, kLinearRows, Vectors>(a, block, row, row_end, row == row_begin);
       row += kLinearRows;
     } else if (left > 2 && kLinearRows >= 4) {
-      tile<Format, kLinearRows >= 4 ? 4 : 1, Vectors>(a, block, row, row_end);
+      tile<Format, kLinearRows >= 4 ? 4 : 1, Vectors>(a, block, row, row_end, row == row_begin);
       row += 4;
     } else if (left > 1) {
-      tile<Format, 2, Vectors>(a, block, row, row_end);
+      tile<Format, 2, Vectors>(a, block, row, row_end, row == row_begin);
       row += 2;
     } else {
-      tile<Format, 1, Vectors>(a, block, row, row_end);
+      tile<Format, 1, Vectors>(a, block, row, row_end, row == row_begin);
       row += 1;
     }
   }

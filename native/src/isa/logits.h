@@ -2,8 +2,7 @@
 
 #include "exp64.h"
 
-// The highest of each block, and whether all are finite. `maxima` has room for a whole vector more than
-// there are blocks.
+// The highest of each block, the last of which may be shorter, and whether all are finite.
 static bool block_maxima(const float* x, int size, float* maxima) {
   F spoilt = zero();
   const int whole = size / kLogitBlock;
@@ -39,7 +38,7 @@ static double rough_total(const float* x, int size, float best, float factor) {
       part = add(part, exp(mul(sub(load(x + begin), high), scale)));
     }
     if (begin < end) {
-      store(rest, splat(best - 1e30f));
+      store(rest, splat(-__builtin_inff()));  // weighs nothing
       for (int i = 0; begin < end; ++begin, ++i) rest[i] = x[begin];
       part = add(part, exp(mul(sub(load(rest), high), scale)));
     }

@@ -1,8 +1,5 @@
 // Operations on single rows: norms and the gate.
 
-// The largest row that these hold on the stack; checked when a model is loaded.
-constexpr size_t kMaxRow = 1 << 16;
-
 HW_INLINE float inverse_rms(const float* x, size_t stride, int columns, float eps) {
   F first = zero(), second = zero();
   for (size_t i = 0; i < stride; i += kGroup) {
@@ -13,8 +10,7 @@ HW_INLINE float inverse_rms(const float* x, size_t stride, int columns, float ep
   return 1.0f / __builtin_sqrtf(sum(add(first, second)) / (float)columns + eps);
 }
 
-static void norm(const NormArgs& a, int begin, int end) {
-  alignas(64) float normed[kMaxRow];
+static void norm(const NormArgs& a, int begin, int end, float* normed) {
   for (int r = begin; r < end; ++r) {
     float* x = a.residual + r * a.stride;
     if (a.delta) {
@@ -29,8 +25,7 @@ static void norm(const NormArgs& a, int begin, int end) {
   }
 }
 
-static void gate(const GateArgs& a, int begin, int end) {
-  alignas(64) float product[kMaxRow];
+static void gate(const GateArgs& a, int begin, int end, float* product) {
   const size_t stride = row_stride(a.columns);
   for (int r = begin; r < end; ++r) {
     const float* left = a.gate_up + r * a.stride;

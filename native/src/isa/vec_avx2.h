@@ -109,11 +109,6 @@ template <int Count> HW_INLINE F highest_of(const F (&x)[Count]) {
   return load(lanes);
 }
 
-HW_INLINE __m256 from_bf16_half(const uint16_t* p) {
-  const __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i*)p));
-  return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
-}
-HW_INLINE F from_bf16(const uint16_t* p) { return {from_bf16_half(p), from_bf16_half(p + 8)}; }
 HW_INLINE __m128i to_bf16_half(__m256 x) {
   const __m256i bits = _mm256_castps_si256(x);
   const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));

@@ -96,10 +96,6 @@ template <int Count> HW_INLINE F highest_of(const F (&x)[Count]) {
   return reduce_each(x, [](__m512 a, __m512 b) HW_LAMBDA { return _mm512_max_ps(a, b); });
 }
 
-HW_INLINE F from_bf16(const uint16_t* p) {
-  const __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i*)p));
-  return {_mm512_castsi512_ps(_mm512_slli_epi32(wide, 16))};
-}
 HW_INLINE void to_bf16(uint16_t* p, F x) {
   const __m256bh narrow = _mm512_cvtneps_pbh(x.v);
   __builtin_memcpy(p, &narrow, 32);

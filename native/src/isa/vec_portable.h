@@ -112,11 +112,6 @@ template <int Count> HW_INLINE F highest_of(const F (&x)[Count]) {
   return load(lanes);
 }
 
-HW_INLINE F from_bf16(const uint16_t* p) {
-  i32x16 wide;
-  for (int i = 0; i < 16; ++i) wide[i] = (int32_t)((uint32_t)p[i] << 16);
-  return {(f32x16)wide};
-}
 HW_INLINE void to_bf16(uint16_t* p, F x) {
   for (int i = 0; i < 16; ++i) p[i] = bf16_from_float(x.v[i]);
 }

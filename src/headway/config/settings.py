@@ -79,7 +79,10 @@ class ModelSettings(Section):
         at_least=2,
     )
     num_threads: int | None = setting(
-        None, "threads that compute; unset: as many as there are cores", at_least=1
+        None,
+        "threads that compute; unset: as many as there are cores; fewer where others use them too",
+        at_least=1,
+        at_most=1024,
     )
     chat_template: str | None = setting(
         None, "file with a Jinja chat template; unset: the model's own"

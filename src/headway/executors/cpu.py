@@ -27,6 +27,11 @@ KvDtype = Literal["bfloat16", "int8", "float32"]
 _QUANTIZATIONS: Final = ("auto", "float32", "bfloat16", "int8", "int8-channel")
 _KV_DTYPES: Final = ("bfloat16", "int8", "float32")
 
+_LARGEST: Final = 2**31 - 2
+
+_MAX_PASS_ROWS: Final = 256
+"""What the layers compute for so many rows stays in the caches of the processors of today."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -70,6 +75,11 @@ class CpuExecutor:
             raise ConfigError("num_blocks, block_size and num_threads must be at least 1")
         if num_swap_blocks < 0:
             raise ConfigError(f"num_swap_blocks must be at least 0, not {num_swap_blocks}")
+        if max(num_blocks, block_size, num_swap_blocks, num_threads or 1) > _LARGEST:
+            raise ConfigError(
+                "num_blocks, block_size, num_swap_blocks and num_threads must be at most "
+                f"{_LARGEST}"
+            )
         pool = {
             "num_blocks": num_blocks,
             "block_size": block_size,
@@ -85,7 +95,9 @@ class CpuExecutor:
             ops = _numpy_ops(checkpoint, pool, quantization, kv_dtype, isa)
         self.ops = ops
         self.isa = ops.isa
-        self._executor = ModelExecutor[Any, Any, Any](checkpoint, ops, **pool, picker=picker)
+        self._executor = ModelExecutor[Any, Any, Any](
+            checkpoint, ops, **pool, picker=picker, max_pass_rows=_MAX_PASS_ROWS
+        )
 
     def run(self, plan: StepPlan) -> StepResult:
         """Compute one step.
@@ -139,6 +151,13 @@ def _native_ops(
         )
     except ValueError as error:
         raise ConfigError(str(error)) from error
+    except MemoryError as error:
+        raise ConfigError(
+            f"no memory for a KV cache of {pool['num_blocks']} blocks of {pool['block_size']} "
+            f"positions in {kv_dtype} and {pool['num_swap_blocks']} blocks to swap to"
+        ) from error
+    except RuntimeError as error:  # of the system
+        raise ConfigError(f"{num_threads} threads can't be started: {error}") from error
 
 
 def _numpy_ops(

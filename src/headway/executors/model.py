@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Sequence
 from typing import Final, Generic
@@ -16,6 +17,7 @@ from headway.core.plan import (
     TokenLogprobs,
 )
 from headway.executors.draw import Draw
+from headway.executors.passes import passes
 from headway.executors.picking import NumpyPicker, Picker
 from headway.executors.sampling import SamplingError, sample, token_logprobs
 from headway.executors.sequences import SequenceState, SequenceStates
@@ -41,6 +43,9 @@ class ModelExecutor(Generic[Tensor, Matrix, Step]):
 
     The n sequences of a request have one prompt, so its log-probabilities are computed for index 0
     only, and no others are reported.
+
+    With ``max_pass_rows``, a step of more rows goes through the model in several passes (see
+    :mod:`headway.executors.passes`), but for a padded one.
     """
 
     def __init__(
@@ -52,8 +57,10 @@ class ModelExecutor(Generic[Tensor, Matrix, Step]):
         block_size: int,
         num_swap_blocks: int = 0,
         picker: Picker | None = None,
+        max_pass_rows: int = sys.maxsize,
     ) -> None:
         config = checkpoint.config
+        self._max_pass_rows = max_pass_rows
         self._ops = ops
         self._picker: Picker = picker or NumpyPicker()
         self._model: Llama[Tensor, Matrix, Step] = build_model(checkpoint, ops)
@@ -77,14 +84,19 @@ class ModelExecutor(Generic[Tensor, Matrix, Step]):
         self._move_blocks(plan)
         tokens: dict[SequenceId, SampledToken] = {}
         scores: dict[SequenceId, PromptLogprobs] = {}
-        sound = [(part, state) for part, state in work if state.failure is None]
-        if sound or plan.padding is not None:
+        whole = plan.padding is not None
+        for some in (work,) if whole else passes(work, self._max_pass_rows):
+            sound = [(part, state) for part, state in some if state.failure is None]
+            if not sound and not whole:
+                continue
             rows = [_rows(*item) for item in sound]
             hidden = self._model.forward(self._ops.prepare(rows, plan.padding))
             self._fail_where_not_finite(hidden, sound)
-            scores = self._score_prompts(hidden, sound)
-            tokens = self._sample(hidden, sound)
+            self._score_prompts(hidden, sound, scores)
+            tokens |= self._sample(hidden, sound)
         failures = {part.sequence_id: state.failure for part, state in work if state.failure}
+        for sequence_id in failures:
+            scores.pop(sequence_id, None)
         return StepResult(
             plan.step_id, tokens, failures, scores, elapsed_s=time.perf_counter() - started_s
         )
@@ -128,10 +140,15 @@ class ModelExecutor(Generic[Tensor, Matrix, Step]):
         return tokens
 
     def _score_prompts(
-        self, hidden: Tensor, work: Sequence[_Work]
-    ) -> dict[SequenceId, PromptLogprobs]:
-        """Score the prompt tokens that follow the positions of the step, where asked for."""
-        scores: dict[SequenceId, PromptLogprobs] = {}
+        self,
+        hidden: Tensor,
+        work: Sequence[_Work],
+        scores: dict[SequenceId, PromptLogprobs],
+    ) -> None:
+        """Score the prompt tokens that follow the positions of the step, where asked for.
+
+        They are added to the scores of the passes before.
+        """
         for last_row, (part, state) in zip(_last_rows(work), work, strict=True):
             num_top = state.sampling.prompt_logprobs
             if num_top is None or state.new.index or state.failure is not None:
@@ -145,8 +162,8 @@ class ModelExecutor(Generic[Tensor, Matrix, Step]):
             except SamplingError as error:
                 state.failure = str(error)
             else:
-                scores[part.sequence_id] = PromptLogprobs(start, entries)
-        return scores
+                before = scores.get(part.sequence_id, PromptLogprobs(start, ()))
+                scores[part.sequence_id] = PromptLogprobs(before.start, before.entries + entries)
 
     def _score(
         self, hidden: Tensor, first_row: int, token_ids: Sequence[int], num_top: int
