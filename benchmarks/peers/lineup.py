@@ -162,6 +162,15 @@ ENGINES: Final = (
         options=headway(),
     ),
     EngineSpec(
+        name="headway int8 KV",
+        peer=HEADWAY,
+        module="headway",
+        file="gguf",
+        setting="weights as in the file, int8 KV",
+        options=headway(kv__dtype="int8"),
+        only=(SMOLLM2.name,),
+    ),
+    EngineSpec(
         name="headway int8",
         peer=HEADWAY,
         module="headway",

@@ -31,7 +31,7 @@ template <int Bytes> HW_INLINE F load_scale(const uint8_t* group, int index) {
 // Fetch what a panel has of a group some groups ahead; behind its last group lies the next panel.
 template <Packed Format> HW_INLINE void fetch_weights(const uint8_t* codes, const uint8_t* factors) {
   constexpr PackedTraits t = Weights<Format>::traits;
-  constexpr size_t ahead = 4;
+  constexpr size_t ahead = 8;
   constexpr size_t code_bytes = kPanel * t.group_code_bytes(), factor_bytes = kPanel * t.group_scale_bytes();
   codes += ahead * code_bytes, factors += ahead * factor_bytes;
 #pragma GCC unroll 64
@@ -160,7 +160,7 @@ template <> struct Step<Packed::bf16> {
 };
 
 template <Packed Format, int Rows, int Vectors>
-HW_INLINE void float_tile(const LinearArgs& a, int block, int row, int row_end) {
+HW_INLINE void float_tile(const LinearArgs& a, int block, int row, int row_end, bool is_first) {
   using S = Step<Format>;
   constexpr int steps = kGroup / S::width;  // in a group
   constexpr size_t stride = Weights<Format>::traits.group_code_bytes();
@@ -173,6 +173,7 @@ HW_INLINE void float_tile(const LinearArgs& a, int block, int row, int row_end) 
 #pragma GCC unroll 8
     for (int v = 0; v < Vectors; ++v) sums[r][v] = zero();
   for (size_t g = 0; g < groups; ++g) {
+    if (is_first) fetch_weights<Format>(codes, codes);
 #pragma GCC unroll 2
     for (int k = 0; k < steps; ++k) {
       decltype(S::weights(codes)) w[Vectors];
@@ -199,7 +200,7 @@ static __attribute__((noinline)) void tile(const LinearArgs& a, int block, int r
   if constexpr (Weights<Format>::traits.is_integer()) {
     integer_tile<Format, Rows, Vectors>(a, block, row, row_end, is_first);
   } else {
-    float_tile<Format, Rows, Vectors>(a, block, row, row_end);
+    float_tile<Format, Rows, Vectors>(a, block, row, row_end, is_first);
   }
 }
 
