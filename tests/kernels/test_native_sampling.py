@@ -195,6 +195,18 @@ def test_the_largest_numbers_are_finite(isa: str) -> None:
             assert PICKERS[isa].pick(rows, terms) == NUMPY.pick(rows, terms)
 
 
+@pytest.mark.parametrize("value", [1.0, 1e37, 3e38, -3e38])
+@pytest.mark.parametrize("size", [1, 15, 16, 17, 100])
+def test_nothing_but_tokens_weighs_however_large_logits_are(
+    isa: str, value: float, size: int
+) -> None:
+    """Sizes that are no whole number of vectors are filled up."""
+    rows = np.full((1, size), value, dtype=np.float32)
+    for number in (0.1, 0.5, 0.75, 0.99):
+        terms = [Terms(1.0, 0, 0.9, 0.0, number)]
+        assert PICKERS[isa].pick(rows, terms) == NUMPY.pick(rows, terms)
+
+
 def test_scores_are_those_of_numpy_and_the_same_bits_everywhere() -> None:
     for scale in (1e-30, 1.0, 10.0, 1e4):
         rows = rows_of(5, 777, scale)

@@ -122,6 +122,18 @@ def test_sampled_choices_are_the_same_for_the_same_seed(model: Path) -> None:
     assert one.choices != different.choices
 
 
+def test_log_probabilities_of_the_prompt(model: Path) -> None:
+    params = GenerationParams(max_tokens=0, prompt_logprobs=2)
+    with LLM(model, num_blocks=64) as llm:
+        (output,) = llm.generate("abc", params)
+        assert llm.generate("abc", GenerationParams(max_tokens=1))[0].prompt_logprobs == ()
+    first, *others = output.prompt_logprobs
+    assert first is None
+    found = [position.token.token_id for position in others if position is not None]
+    assert found == list(output.prompt_token_ids[1:])
+    assert all(position is not None and len(position.top) == 2 for position in others)
+
+
 def test_log_probabilities(model: Path) -> None:
     params = GenerationParams(max_tokens=4, temperature=0, logprobs=2, ignore_eos=True)
     with LLM(model, num_blocks=64) as llm:
