@@ -30,5 +30,10 @@ class RealClock:
         return time.monotonic() - self._began
 
     async def sleep_until(self, moment_s: float) -> None:
-        """Wait; returns at once if the moment has passed."""
+        """Wait; others get a turn even if the moment has passed. Never returns too early.
+
+        Timers of event loops are rounded to milliseconds, uvloop's downwards too.
+        """
         await asyncio.sleep(max(moment_s - self.now(), 0.0))
+        while (left_s := moment_s - self.now()) > 0:
+            await asyncio.sleep(left_s)
