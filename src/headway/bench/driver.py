@@ -91,6 +91,7 @@ class Driver:
             await self._clock.sleep_until(arrival.at_s)
             self.records.append(job.record)
             group.create_task(self._ended(job, send))
+            await asyncio.sleep(0)  # it leaves before the next one is made ready
 
     async def _client(self, loop: ClosedLoop, prefix: str, names: Iterator[int]) -> None:
         """Send one request after the other; each is due when the client is ready for it."""

@@ -209,13 +209,21 @@ class _Maker:
         stream, path = self._stream, self._path()
         readers: Mapping[str, Callable[[], list[Arrival]]] = {
             "azure": lambda: read_azure(path),
-            "mooncake": lambda: read_mooncake(path, self._random("jitter")),
+            "mooncake": lambda: self._read_mooncake(path),
             "servegen": lambda: self._read_servegen(path),
             "csv": lambda: read_csv(path),
             "vllm-bench": lambda: read_vllm_bench(path),
             "jsonl": lambda: self._read_prompts(path),
         }
         return readers[stream.source]()
+
+    def _read_mooncake(self, path: Path) -> list[Arrival]:
+        """Read the trace, and spread it over the seconds between if its times are ticks."""
+        arrivals = read_mooncake(path)
+        are_ticks = len({each.at_s for each in arrivals}) < len(arrivals) / 2
+        if not (self._stream.is_timed and are_ticks):
+            return arrivals
+        return read_mooncake(path, self._random("jitter"))
 
     def _read_servegen(self, folder: Path) -> list[Arrival]:
         return read_servegen(

@@ -134,7 +134,7 @@ def _client(number: int, path: Path) -> Client:
         pools = dict(_pools(dataset))
     except OSError as error:
         raise WorkloadError(f"{file} can't be read: {error.strerror}") from error
-    except (KeyError, ValueError, TypeError, SyntaxError) as error:
+    except (LookupError, ValueError, TypeError, SyntaxError) as error:
         raise WorkloadError(f"{file} is not as ServeGen writes it: {error}") from error
     if windows and not pools:
         raise WorkloadError(f"{dataset} has no lengths")
