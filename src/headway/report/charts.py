@@ -21,7 +21,8 @@ from headway.report.text import duration
 
 _NUM_POINTS = 160
 _MOST_NINES = 4.0
-_NUM_BINS = 120
+#: as many bins as have this many requests each, but not too few or too many
+_REQUESTS_A_BIN, _FEWEST_BINS, _MOST_BINS = 5, 12, 120
 _MOST_DOTS = 3000
 
 
@@ -64,18 +65,22 @@ def _distributions(report: Report, name: str, metric: str, note: str) -> Drawing
     }
     if not measured:
         return None
-    x = around(
-        min(each.least for each in measured.values()), max(each.most for each in measured.values())
-    )
+    targets = {
+        group: target
+        for group in measured
+        if (target := getattr(report.classes[group].targets, f"{metric}_s", None)) is not None
+    }
+    ends = [end for each in measured.values() for end in (each.least, each.most)]
+    ends += targets.values()
+    x = around(min(ends), max(ends))
     most = max(len(each.values) for each in measured.values())
     nines = min(max(log10(most), 1.0), _MOST_NINES)
     chart = Chart(x, Tail(nines), description=f"{name}: share of values below a time")
     for colour, (group, values) in enumerate(measured.items()):
         told = f"{group}: p50 {duration(values.p50)}, p99 {duration(values.p99)}"
         chart.line(_shares(values, nines), colour, told)
-        target = getattr(report.classes[group].targets, f"{metric}_s", None)
-        if target is not None:
-            chart.upright(target, colour, f"{group}: target {duration(target)}")
+        if group in targets:
+            chart.upright(targets[group], colour, f"{group}: target {duration(targets[group])}")
     return Drawing(name, f"share of values below a time; {note}", chart.render(), list(measured))
 
 
@@ -92,10 +97,11 @@ def _shares(values: Distribution, nines: float) -> list[Point]:
 
 
 def _rates(report: Report) -> Drawing:
-    end_s, width_s = _span(report)
+    end_s, num_bins = _span(report)
+    width_s = end_s / num_bins
     lines = {
-        "due": counts_by_bin((each.due_s for each in report.records), width_s, _NUM_BINS),
-        "completed": counts_by_bin(completed_at(report.records), width_s, _NUM_BINS),
+        "due": counts_by_bin((each.due_s for each in report.records), width_s, num_bins),
+        "completed": counts_by_bin(completed_at(report.records), width_s, num_bins),
     }
     return _stepped(
         "Requests",
@@ -106,8 +112,9 @@ def _rates(report: Report) -> Drawing:
 
 
 def _tokens(report: Report) -> Drawing:
-    end_s, width_s = _span(report)
-    counts = output_tokens_by_bin(report.records, width_s, _NUM_BINS)
+    end_s, num_bins = _span(report)
+    width_s = end_s / num_bins
+    counts = output_tokens_by_bin(report.records, width_s, num_bins)
     rates = {"output tokens": [count / width_s for count in counts]}
     note = f"that came a second, in stretches of {duration(width_s)}"
     return _stepped("Output tokens", note, rates, end_s)
@@ -177,11 +184,12 @@ def _stepped(title: str, note: str, lines: Mapping[str, Sequence[float]], end_s:
     return Drawing(title, note, chart.render(), list(lines))
 
 
-def _span(report: Report) -> tuple[float, float]:
-    """Return when the last thing happened, and the width of a bin."""
+def _span(report: Report) -> tuple[float, int]:
+    """Return when the last thing happened, and the number of bins until then."""
     last_s = max(max(each.due_s, each.ended_s or 0.0) for each in report.records)
     end_s = max(last_s, report.overall.duration_s, 1e-6)
-    return end_s, end_s / _NUM_BINS
+    num_bins = len(report.records) // _REQUESTS_A_BIN
+    return end_s, min(max(num_bins, _FEWEST_BINS), _MOST_BINS)
 
 
 def _thinned(points: Sequence[Point], most: int) -> Sequence[Point]:

@@ -72,16 +72,18 @@ def report_on(
 ) -> Report:
     """Make a report of records; ``duration_s`` is the time over which rates are taken."""
     ordered = sorted(records, key=lambda each: each.due_s)
+    overall = figures(ordered, duration_s, targets)
     tenants = _grouped(ordered, lambda each: each.tenant)
+    classes = _grouped(ordered, lambda each: each.class_name)
     return Report(
         title=title,
         kind=kind,
         facts=facts,
         records=ordered,
-        overall=figures(ordered, duration_s, targets),
+        overall=overall,
         classes={
-            name: figures(group, duration_s, targets)
-            for name, group in _grouped(ordered, lambda each: each.class_name).items()
+            name: overall if len(classes) == 1 else figures(group, duration_s, targets)
+            for name, group in classes.items()
         },
         tenants={
             name: figures(group, duration_s, targets)

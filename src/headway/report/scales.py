@@ -56,9 +56,13 @@ class Logarithmic:
         return _within(log10(max(value, self.low) / self.low) / (span or 1.0))
 
     def ticks(self) -> list[tuple[float, str]]:
-        """Return decades, with 2 and 5 between them where there are few."""
+        """Return decades, with more between them the fewer there are."""
         span = log10(self.high / self.low)
-        steps = (1, 2, 5) if span <= 3 else (1,)
+        steps: tuple[float, ...] = (1,)
+        if span <= 3:
+            steps = (1, 2, 5)
+        if span <= 0.8:
+            steps = (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8)
         decades = range(floor(log10(self.low)), ceil(log10(self.high)) + 1)
         values = [step * 10.0**decade for decade in decades for step in steps]
         inside = [v for v in values if self.low * 0.999 <= v <= self.high * 1.001]

@@ -89,7 +89,7 @@ def _totals(measured: Figures, *, promised: bool) -> Iterator[str]:
     ]
     extra = "".join(f", {count} {what}" for count, what in counts if count)
     if measured.num_stalled:
-        extra += f"; {measured.num_stalled} clients stopped reading for a time"
+        extra += f"; clients that stopped reading for a time: {measured.num_stalled}"
     yield f"{measured.num_completed} of {measured.num_requests} requests completed{extra}"
     for kind, count in measured.errors.items():
         yield f"  {count} x {kind}"
