@@ -23,6 +23,7 @@ COMMANDS = (
     Command("serve", "[MODEL]", "serve a model over HTTP, as OpenAI's API"),
     Command("generate", "PROMPT", "answer one prompt on the terminal"),
     Command("replay", "JOURNAL", "run a recorded journal through the scheduler and compare"),
+    Command("fidelity", "CHECK", "show how true the simulator is, check by check"),
     Command("config", "", "show the effective settings and where each comes from"),
     Command("models", "", "list the models that Headway knows by name"),
 )

@@ -8,7 +8,7 @@ would be wrong: of a time that grows evenly they overestimate the middle of a do
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 Key = tuple[float, ...]
 
@@ -43,6 +43,15 @@ class Grid:
     def at(self, *key: float) -> float:
         """Return the value at these coordinates."""
         return self._at(key, 0)
+
+    def rows(self) -> Iterator[tuple[Key, float]]:
+        """Yield the points, as they were given."""
+        if not self._nodes:
+            yield from (
+                ((point,), value) for point, value in zip(self._points, self._values, strict=True)
+            )
+        for point, node in zip(self._points, self._nodes, strict=False):
+            yield from (((point, *key), value) for key, value in node.rows())
 
     def covers(self, *key: float) -> bool:
         """Whether the coordinates are not beyond what was measured."""

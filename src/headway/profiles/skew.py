@@ -28,15 +28,20 @@ class SkewTable:
 
     def __init__(self, rows: Iterable[tuple[float, Labels, float]]) -> None:
         """Take rows of (prefill tokens, labels, alpha)."""
+        self._rows = tuple(rows)
         self._alphas: dict[tuple[float, ...], float] = {}
         by_chunk: dict[float, list[float]] = {}
-        for num_prefill_tokens, labels, alpha in rows:
+        for num_prefill_tokens, labels, alpha in self._rows:
             self._alphas[num_prefill_tokens, *map(_end, labels)] = alpha
             by_chunk.setdefault(num_prefill_tokens, []).append(alpha)
         if not by_chunk:
             raise ValueError("a table of skew needs rows")
         self._defaults = {chunk: fmean(alphas) for chunk, alphas in by_chunk.items()}
         self._ends = [sorted({key[axis] for key in self._alphas}) for axis in range(1, 5)]
+
+    def rows(self) -> tuple[tuple[float, Labels, float], ...]:
+        """Return the rows, as they were given."""
+        return self._rows
 
     def alpha(
         self,

@@ -69,11 +69,11 @@ class KernelTables:
         model: ModelFacts,
         all_reduce: AllReduce | None = None,
     ) -> None:
-        self._dense = dense
-        self._per_sequence = per_sequence
-        self._attention = attention
-        self._model = model
-        self._all_reduce = all_reduce
+        self.dense = dense
+        self.per_sequence = per_sequence
+        self.attention = attention
+        self.model = model
+        self.all_reduce = all_reduce
         #: by tokens, and by sequences: few differ, and each is asked for in thousands of steps
         self._token_us: dict[int, float] = {}
         self._sequence_us: dict[int, float] = {}
@@ -88,28 +88,28 @@ class KernelTables:
             token_us = self._token_us[num_tokens] = self._by_tokens(num_tokens)
         sequence_us = self._sequence_us.get(num_sequences)
         if sequence_us is None:
-            sequence_us = sum(grid.at(num_sequences) for grid in self._per_sequence.values())
+            sequence_us = sum(grid.at(num_sequences) for grid in self.per_sequence.values())
             self._sequence_us[num_sequences] = sequence_us
-        attention_us = self._model.num_layers * self._attention.microseconds(shape)
+        attention_us = self.model.num_layers * self.attention.microseconds(shape)
         return 1e-6 * (token_us + sequence_us + attention_us)
 
     def covers(self, shape: StepShape) -> bool:
         """Whether the step lies within what was measured."""
         return (
-            all(grid.covers(shape.num_tokens) for grid in self._dense.values())
-            and all(grid.covers(shape.num_sequences) for grid in self._per_sequence.values())
-            and self._attention.covers(shape)
+            all(grid.covers(shape.num_tokens) for grid in self.dense.values())
+            and all(grid.covers(shape.num_sequences) for grid in self.per_sequence.values())
+            and self.attention.covers(shape)
         )
 
     def _by_tokens(self, num_tokens: int) -> float:
-        dense, model = self._dense, self._model
+        dense, model = self.dense, self.model
         once = sum(dense[name].at(num_tokens) for name in _ONCE)
         layer = sum(
             calls * dense[name].at(num_tokens) for name, calls in _LAYERS.items() if name in dense
         )
-        if self._all_reduce is not None:
+        if self.all_reduce is not None:
             num_bytes = num_tokens * model.hidden_size * model.element_bytes
-            layer += 2 * 1e6 * self._all_reduce.seconds(num_bytes)
+            layer += 2 * 1e6 * self.all_reduce.seconds(num_bytes)
         return once + model.num_layers * layer
 
 
@@ -136,31 +136,31 @@ class AttentionTable:
         *,
         adds_parts: bool = False,
     ) -> None:
-        self._prefill = prefill
-        self._decode = decode
-        self._mixed = mixed
-        self._skew = skew
-        self._adds_parts = adds_parts
+        self.prefill = prefill
+        self.decode = decode
+        self.mixed = mixed
+        self.skew = skew
+        self.adds_parts = adds_parts
 
     def microseconds(self, shape: StepShape) -> float:
         """Return the time of the step's attention in one layer."""
         chunks, num_decodes = shape.chunks, shape.num_decodes
         if num_decodes == 0:
-            return sum(self._prefill.at(length, cached) for cached, length in chunks)
+            return sum(self.prefill.at(length, cached) for cached, length in chunks)
         if not chunks:
-            return self._skewed(lambda kv: self._decode.at(num_decodes, kv), shape, 0, 0)
-        apart = sum(self._prefill.at(length, cached) for cached, length in chunks)
-        if self._adds_parts:
-            return apart + self._skewed(lambda kv: self._decode.at(num_decodes, kv), shape, 0, 0)
+            return self._skewed(lambda kv: self.decode.at(num_decodes, kv), shape, 0, 0)
+        apart = sum(self.prefill.at(length, cached) for cached, length in chunks)
+        if self.adds_parts:
+            return apart + self._skewed(lambda kv: self.decode.at(num_decodes, kv), shape, 0, 0)
         if len(chunks) == 1:
             cached, length = chunks[0]
             correction = 0.0
         else:
             cached, length = 0, sum(chunk.length for chunk in chunks)
-            correction = apart - self._prefill.at(length, 0)
+            correction = apart - self.prefill.at(length, 0)
 
         def mixed(context: float) -> float:
-            return self._mixed.at(length, cached, num_decodes, context)
+            return self.mixed.at(length, cached, num_decodes, context)
 
         return self._skewed(mixed, shape, length, cached) + correction
 
@@ -168,24 +168,24 @@ class AttentionTable:
         """Whether the step's attention lies within what was measured."""
         lengths, mean = [c.length for c in shape.chunks], _mean(shape)
         if shape.num_decodes == 0:
-            return all(self._prefill.covers(c.length, c.num_cached) for c in shape.chunks)
+            return all(self.prefill.covers(c.length, c.num_cached) for c in shape.chunks)
         if not lengths:
-            return self._decode.covers(shape.num_decodes, mean)
+            return self.decode.covers(shape.num_decodes, mean)
         cached = shape.chunks[0].num_cached if len(lengths) == 1 else 0
-        return self._mixed.covers(sum(lengths), cached, shape.num_decodes, mean)
+        return self.mixed.covers(sum(lengths), cached, shape.num_decodes, mean)
 
     def _skewed(
         self, at: Callable[[float], float], shape: StepShape, length: int, cached: int
     ) -> float:
         mean, longest, shortest = _mean(shape), shape.longest_decode, shape.shortest_decode
         level = at(mean)
-        if self._skew is None or longest <= mean:
+        if self.skew is None or longest <= mean:
             return level
         excess = at(longest) - level
         if excess <= 0:
             return level
         spread = (mean - shortest) / (longest - shortest)
-        alpha = self._skew.alpha(length, shape.num_decodes, spread, longest, cached)
+        alpha = self.skew.alpha(length, shape.num_decodes, spread, longest, cached)
         return level + alpha * excess
 
 
