@@ -22,6 +22,7 @@ LIGHT = (
     "headway.executors.replay",
     "headway.executors.simulated",
     "headway.metrics",
+    "headway.profiles",
     "headway.sim",
     "headway.workload",
 )
