@@ -110,6 +110,14 @@ DEVICES: Mapping[str, Device] = {
             "NVIDIA RTX Blackwell PRO whitepaper, Workstation Edition",
         ),
         _device(
+            "rtx-pro-6000-server",
+            96,
+            1597,
+            (500, 1000, 1000),
+            64,
+            "NVIDIA RTX PRO 6000 Blackwell Server Edition datasheet",
+        ),
+        _device(
             "mi300x", 192, 5300, (1307.4, 2614.9, 2614.9), 448, "AMD Instinct MI300X data sheet"
         ),
     )

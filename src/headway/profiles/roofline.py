@@ -150,14 +150,14 @@ class Roofline:
 
 
 #: On whichever of the three was left out of the choice, half of the kinds of step are predicted
-#: within 6 to 20 %, and nine in ten within 22 to 39 %.
+#: within 7 to 16 %, and nine in ten within 19 to 39 %.
 MEASURED = Efficiency(
     compute=0.75,
     attention=0.4,
-    bandwidth=0.75,
+    bandwidth=0.8,
     layer_s=30e-6,
     source=(
         "chosen for the least error over measured kernels of Llama-3.1-8B on an RTX 4090 and an "
-        "RTX PRO 6000, and Qwen3-32B on two of these (LLMServingSim's profiles)"
+        "RTX PRO 6000 (server edition), and Qwen3-32B on two of these (LLMServingSim's profiles)"
     ),
 )
