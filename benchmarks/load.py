@@ -7,7 +7,7 @@ from random import Random
 
 from headway.core.config import SchedulerConfig
 from headway.core.limits import SchedulerLimits
-from headway.executors.simulated import StepCost
+from headway.profiles.shape import StepCost
 from headway.sim import simulate
 from headway.workload import Arrival
 

@@ -24,7 +24,7 @@ from headway.config import (
 from headway.config.scheduling import scheduler_config, service_classes
 from headway.core.classes import PolicyName, ServiceClass
 from headway.core.config import PredictorName
-from headway.core.limits import Batching, PreemptionChoice
+from headway.core.limits import Batching, PreemptionChoice, VictimChoice
 from headway.errors import ConfigError
 
 DESIGN = """
@@ -349,6 +349,7 @@ def test_every_setting_of_the_scheduler_reaches_it() -> None:
         long_prefill_threshold_tokens=20,
         max_long_partial_prefills=2,
         max_passes=9,
+        preemption_victim="newest",
         preemption_mode="swap",
         max_preemptions=5,
         sjf_predictor="hint",
@@ -373,6 +374,7 @@ def test_every_setting_of_the_scheduler_reaches_it() -> None:
     assert (limits.long_prefill_threshold_tokens, limits.max_long_partial_prefills) == (20, 2)
     assert (limits.max_passes, limits.max_preemptions) == (9, 5)
     assert limits.preemption_mode is PreemptionChoice.SWAP
+    assert limits.preemption_victim is VictimChoice.NEWEST
     assert (limits.max_queue_requests, limits.max_queue_tokens) == (None, 500)
     assert (limits.num_blocks, limits.num_swap_blocks, limits.block_size) == (50, 6, 8)
     assert (limits.watermark_blocks, limits.enable_prefix_sharing) == (5, False)

@@ -19,7 +19,7 @@ from headway.core.classes import PolicyName, ServiceClass
 from headway.core.config import PolicyConfig, PredictorName, SchedulerConfig
 from headway.core.costs import StepCosts
 from headway.core.events import RejectReason
-from headway.core.limits import Batching, PreemptionChoice, SchedulerLimits
+from headway.core.limits import Batching, PreemptionChoice, SchedulerLimits, VictimChoice
 from headway.core.plan import Idle, RequestId, StepPlan
 from headway.core.request import PromptHashes, Request
 from headway.core.sampling import SamplingParams
@@ -84,6 +84,7 @@ def some_limits(
         watermark_blocks=min(chance.choice((0, 0, 1, 2)), num_blocks - 1),
         enable_prefix_sharing=chance.random() < 0.75,
         num_swap_blocks=chance.choice((0, 2, 5, 12)[preemption is PreemptionChoice.SWAP :]),
+        preemption_victim=chance.choice(tuple(VictimChoice)),
         preemption_mode=preemption,
         max_preemptions=chance.choice((0, 1, 3, 3)),
         max_plans_in_flight=chance.choice((1, 2, 2)),

@@ -13,7 +13,7 @@ from scheduler_life import Life
 
 from headway.core.classes import PolicyName, ServiceClass
 from headway.core.config import PolicyConfig, PredictorName, SchedulerConfig
-from headway.core.limits import Batching, PreemptionChoice, SchedulerLimits
+from headway.core.limits import Batching, PreemptionChoice, SchedulerLimits, VictimChoice
 from headway.core.plan import RequestId
 from headway.core.request import Request
 from headway.core.sampling import SamplingParams
@@ -51,6 +51,7 @@ def limits(draw: st.DrawFn) -> SchedulerLimits:
         watermark_blocks=draw(st.integers(0, min(2, num_blocks - 1))),
         enable_prefix_sharing=draw(st.booleans()),
         num_swap_blocks=draw(st.integers(preemption is PreemptionChoice.SWAP, 8)),
+        preemption_victim=draw(st.sampled_from(VictimChoice)),
         preemption_mode=preemption,
         max_preemptions=draw(st.integers(0, 3)),
         max_plans_in_flight=draw(st.integers(1, 2)),

@@ -10,7 +10,7 @@ from lives import Life
 from headway.core import events as ev
 from headway.core.classes import ServiceClass
 from headway.core.costs import StepCosts
-from headway.core.limits import PreemptionChoice
+from headway.core.limits import PreemptionChoice, VictimChoice
 from headway.core.plan import BlockMove, RequestId, TableUpdate
 
 
@@ -175,6 +175,15 @@ class TestVictims:
             ("small", 8)
         ]
 
+    def test_or_the_newest_gives_way_though_it_loses_more(self) -> None:
+        life = Life(num_blocks=8, max_num_batched_tokens=32, preemption_victim=VictimChoice.NEWEST)
+        life.submit("old", 4, max_tokens=6)
+        life.submit("small", 4, max_tokens=6)
+        life.submit("big", 12, max_tokens=6)
+        life.steps(5)
+        assert life.read(life.plan()) == "old[8:9] small[8:9]"
+        assert [(e.request_id, e.num_lost_tokens) for e in life.seen(ev.Preempted)] == [("big", 16)]
+
     def test_nobody_gives_way_to_a_junior(self) -> None:
         """new needs a block first; it could take one of old's only, so it gives way itself."""
         life = Life(num_blocks=4)
@@ -188,9 +197,12 @@ class TestVictims:
         life.run_dry()
         assert life.finished() == ["old", "new"]
 
-    def test_best_effort_work_goes_first_though_it_is_oldest_and_loses_most(self) -> None:
+    @pytest.mark.parametrize("victim", VictimChoice)
+    def test_best_effort_work_goes_first_though_it_is_oldest_and_loses_most(
+        self, victim: VictimChoice
+    ) -> None:
         classes = (ServiceClass(), ServiceClass(name="eval", best_effort=True))
-        life = Life(num_blocks=6, classes=classes)
+        life = Life(num_blocks=6, classes=classes, preemption_victim=victim)
         life.submit("eval", 8, max_tokens=9, class_name="eval")
         life.submit("a", 4, max_tokens=13)
         life.submit("b", 4, max_tokens=13)

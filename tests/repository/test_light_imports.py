@@ -24,6 +24,7 @@ LIGHT = (
     "headway.executors.simulated",
     "headway.metrics",
     "headway.report",
+    "headway.profiles",
     "headway.sim",
     "headway.workload",
 )

@@ -24,6 +24,7 @@ COMMANDS = (
     Command("generate", "PROMPT", "answer one prompt on the terminal"),
     Command("bench", "[URL]", "put load on a server and report what it made of it"),
     Command("replay", "JOURNAL", "run a recorded journal through the scheduler and compare"),
+    Command("fidelity", "CHECK", "show how true the simulator is, check by check"),
     Command("config", "", "show the effective settings and where each comes from"),
     Command("models", "", "list the models that Headway knows by name"),
 )

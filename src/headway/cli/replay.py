@@ -22,11 +22,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Replay and report; 1 if a plan differs."""
+    return replay_and_report(Path(args.journal), as_json=args.json)
+
+
+def replay_and_report(journal: Path, *, as_json: bool) -> int:
+    """Replay a journal and print whether the plans are the same; 1 if they are not."""
     from headway.engine.journal import read_journal
     from headway.engine.replay import replay
 
-    report = replay(read_journal(Path(args.journal)))
-    if args.json:
+    report = replay(read_journal(journal))
+    if as_json:
         print_json(_as_json(report))
     elif report.difference is None:
         print(f"same plans: {report.num_plans} plans after {report.num_stimuli} stimuli")

@@ -104,6 +104,7 @@ def _of_static(scheduler: SchedulerSettings) -> Iterator[Doubt]:
     reasons = {
         "max_passes": "nobody passes into a static batch",
         "max_preemptions": "a static batch is never preempted",
+        "preemption_victim": "a static batch is never preempted",
     }
     for name, reason in reasons.items():
         value = getattr(scheduler, name)

@@ -8,7 +8,7 @@ from headway.config.traffic import ClassSettings
 from headway.core.classes import PolicyName, ServiceClass
 from headway.core.config import PolicyConfig, PredictorName, SchedulerConfig
 from headway.core.costs import StepCosts
-from headway.core.limits import Batching, PreemptionChoice, SchedulerLimits
+from headway.core.limits import Batching, PreemptionChoice, SchedulerLimits, VictimChoice
 from headway.errors import ConfigError
 
 
@@ -86,6 +86,7 @@ def _limits(
         watermark_blocks=int(kv.watermark * num_blocks),
         enable_prefix_sharing=kv.prefix_sharing != "off",
         num_swap_blocks=num_swap_blocks,
+        preemption_victim=VictimChoice(wanted.preemption_victim),
         preemption_mode=PreemptionChoice(wanted.preemption_mode),
         max_preemptions=wanted.max_preemptions,
     )

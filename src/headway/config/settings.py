@@ -162,6 +162,11 @@ class SchedulerSettings(Section):
         "their blocks back as soon as it can start",
         at_least=0,
     )
+    preemption_victim: Literal["least_lost", "newest"] = setting(
+        "least_lost",
+        "who of several gives its blocks to a sequence that came before it; `least_lost`: who has "
+        "computed least; `newest`: who came last, as other engines do: fewer are preempted",
+    )
     preemption_mode: Literal["recompute", "swap", "auto"] = setting(
         "auto",
         "what becomes of the KV of preempted sequences; `recompute`: computed again; `swap`: moved "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from headway.core.plan import StepPlan
 
@@ -34,6 +34,25 @@ class StepFeatures(NamedTuple):
         return cls(num_tokens, num_decodes, num_swapped)
 
 
+class Countable(Protocol):
+    """What the costs are taken of; the shapes of :mod:`headway.profiles` say more."""
+
+    @property
+    def num_prefill_tokens(self) -> int:
+        """Positions of slices longer than one."""
+        ...
+
+    @property
+    def num_decodes(self) -> int:
+        """Slices of one position."""
+        ...
+
+    @property
+    def num_swapped_blocks(self) -> int:
+        """Blocks moved out or in."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepCosts:
     """A step's time is the sum of these, each times how often it occurs. All in seconds.
@@ -50,14 +69,13 @@ class StepCosts:
     decode_s: float = 0.0001
     swap_block_s: float = 0.00002
 
-    def seconds(self, features: StepFeatures) -> float:
+    def seconds(self, step: Countable) -> float:
         """Return the expected time of a step."""
-        num_prefill_tokens, num_decodes, num_swapped_blocks = features
         return (
             self.base_s
-            + self.prefill_token_s * num_prefill_tokens
-            + self.decode_s * num_decodes
-            + self.swap_block_s * num_swapped_blocks
+            + self.prefill_token_s * step.num_prefill_tokens
+            + self.decode_s * step.num_decodes
+            + self.swap_block_s * step.num_swapped_blocks
         )
 
     def prefill_tokens_within(self, seconds: float, num_decodes: int) -> int:

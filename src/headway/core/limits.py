@@ -21,6 +21,15 @@ class Batching(StrEnum):
     CONTINUOUS = "continuous"
 
 
+class VictimChoice(StrEnum):
+    """Who of several juniors gives way to a sequence that needs blocks."""
+
+    #: who loses least: the fewest positions are computed again
+    LEAST_LOST = "least_lost"
+    #: the most junior one: the fewest are preempted, since who goes had come last
+    NEWEST = "newest"
+
+
 class PreemptionChoice(StrEnum):
     """How preempted sequences keep, or lose, their KV."""
 
@@ -59,6 +68,7 @@ class SchedulerLimits:
         watermark_blocks: blocks kept free when admitting, so that running work can grow.
         enable_prefix_sharing: sequences with equal beginnings share their blocks.
         num_swap_blocks: blocks of the swap space; 0 is none.
+        preemption_victim: who of those that may be displaced goes first.
         preemption_mode: what happens to the KV of preempted sequences.
         max_preemptions: after so many a sequence resumes only with all blocks that it can ever need
             set aside for it, and is preempted no more.
@@ -83,6 +93,7 @@ class SchedulerLimits:
     watermark_blocks: int = 0
     enable_prefix_sharing: bool = False
     num_swap_blocks: int = 0
+    preemption_victim: VictimChoice = VictimChoice.LEAST_LOST
     preemption_mode: PreemptionChoice = PreemptionChoice.RECOMPUTE
     max_preemptions: int = 3
     max_plans_in_flight: int = 1

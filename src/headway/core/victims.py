@@ -1,4 +1,5 @@
-"""Whom to preempt. Inside the order that decides who may take from whom, least work is lost.
+"""Whom to preempt. Inside the order that decides who may take from whom, least work is lost, or
+the newest goes.
 
 Nobody is a victim who was preempted as often as allowed, who has capacity reserved, or who started
 in the step that is being planned.
@@ -10,7 +11,7 @@ import math
 
 from headway.core.accounts import ClassAccount
 from headway.core.events import PreemptionCause
-from headway.core.limits import SchedulerLimits
+from headway.core.limits import SchedulerLimits, VictimChoice
 from headway.core.sequence import Sequence
 from headway.core.work import Work
 
@@ -22,6 +23,7 @@ class Victims:
         self._work = work
         self._max_preemptions = limits.max_preemptions
         self._threshold = priority_threshold
+        self._takes_newest = limits.preemption_victim is VictimChoice.NEWEST
         self._lowest_running: dict[ClassAccount, int] = {}
         self._lowest_at = -1
 
@@ -30,9 +32,9 @@ class Victims:
 
         It is one of its class if that has its largest share already.
 
-        Borrowers first, then best-effort work, then whoever loses least among the sequences with
-        less seniority. The most senior one can take from all, so it always finishes. A promise is
-        kept by whoever can give way, senior or not.
+        Borrowers first, then best-effort work, then whoever loses least, or is the newest, among
+        the sequences with less seniority. The most senior one can take from all, so it always
+        finishes. A promise is kept by whoever can give way, senior or not.
         """
         rank = _rank(needy)
         eligible = [
@@ -41,7 +43,7 @@ class Victims:
             if (needy.is_promised or _rank(s) > rank)
             and (not is_own_class or s.account is needy.account)
         ]
-        return min(eligible, key=self._by_kind_and_loss, default=None)
+        return min(eligible, key=self._by_kind_and_choice, default=None)
 
     def may_exist(self, waiting: Sequence, turn: int) -> bool:
         """Whether it is worth while to look for somebody whom a waiting sequence may displace."""
@@ -95,7 +97,7 @@ class Victims:
         """Return sequences of other classes, as many of each as it has above its minimum."""
         left = {a: a.num_running - a.min_running for a in self._work.accounts.values()}
         found: list[tuple[Sequence, PreemptionCause]] = []
-        for sequence in sorted(displaceable, key=self._by_kind_and_loss):
+        for sequence in sorted(displaceable, key=self._by_kind_and_choice):
             account = sequence.account
             if account is not waiting.account and left[account] > 0:
                 left[account] -= 1
@@ -112,7 +114,7 @@ class Victims:
         most = waiting.priority + threshold
 
         def order(sequence: Sequence) -> tuple[float, ...]:
-            return (-sequence.priority, *self._by_kind_and_loss(sequence))
+            return (-sequence.priority, *self._by_kind_and_choice(sequence))
 
         left = {a: a.num_running - a.min_running for a in self._work.accounts.values()}
         found: list[tuple[Sequence, PreemptionCause]] = []
@@ -124,13 +126,11 @@ class Victims:
                 found.append((sequence, PreemptionCause.PRIORITY))
         return found
 
-    def _by_kind_and_loss(self, sequence: Sequence) -> tuple[float, ...]:
-        return (
-            not sequence.is_borrower,
-            not sequence.account.settings.best_effort,
-            self._work.memory.num_own_positions(sequence),
-            -sequence.sequence_id,
-        )
+    def _by_kind_and_choice(self, sequence: Sequence) -> tuple[float, ...]:
+        kind = (not sequence.is_borrower, not sequence.account.settings.best_effort)
+        if self._takes_newest:
+            return (*kind, *(-each for each in sequence.seniority))
+        return (*kind, self._work.memory.num_own_positions(sequence), -sequence.sequence_id)
 
     def _displaceable(self, turn: int) -> list[Sequence]:
         most = self._max_preemptions

@@ -6,6 +6,7 @@ Single-threaded: whoever owns an :class:`Engine` calls it from one thread.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -54,6 +55,9 @@ class StepOutcome:
     error: Exception | None = None
 
 
+_Computed = tuple[StepPlan, StepResult, Exception | None]
+
+
 class Engine:
     """A scheduler, an executor and a clock, with a journal and observers of what they do."""
 
@@ -71,6 +75,7 @@ class Engine:
         self.clock = clock
         self._journal = journal
         self._observers = tuple(observers)
+        self._computed: deque[_Computed] = deque()
 
     def submit(self, request: Request) -> Admitted | Rejected:
         """Hand a request to the scheduler."""
@@ -103,6 +108,17 @@ class Engine:
         Load and bad requests raise nothing. If the executor raises, the requests of that step
         fail, everybody else goes on, and the outcome carries the error.
         """
+        begun = self.begin()
+        if begun.is_idle:
+            return begun
+        finished = self.finish()
+        return StepOutcome(begun.events + finished.events, error=finished.error)
+
+    def begin(self) -> StepOutcome:
+        """Plan and compute a step; :meth:`finish` takes its result in.
+
+        With two plans in flight the next step is planned before that.
+        """
         now = self.clock.now()
         plan = self.scheduler.schedule(now)
         if self._journal:
@@ -112,15 +128,20 @@ class Engine:
             if self._journal:
                 self._journal.flush()
             return StepOutcome(events, is_idle=True, wake_at=plan.until)
-        result, error = self._run(plan)
+        self._computed.append((plan, *self._run(plan)))
+        return StepOutcome(events)
+
+    def finish(self) -> StepOutcome:
+        """Apply the result of the oldest step that was begun."""
+        plan, result, error = self._computed.popleft()
         now = self.clock.now()
         if self._journal:
             self._journal.applied(result, now)
-        applied = self._observe(self.scheduler.apply(result, now), now)
+        events = self._observe(self.scheduler.apply(result, now), now)
         num_tokens = sum(part.count for part in plan.slices)
         for observer in self._observers:
             observer.on_step(len(plan.slices), num_tokens, result.elapsed_s)
-        return StepOutcome(events + applied, error=error)
+        return StepOutcome(events, error=error)
 
     def close(self) -> None:
         """Close the journal."""

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from headway.core.costs import StepFeatures
 from headway.core.plan import (
     NewSequence,
     SampledToken,
@@ -23,6 +22,7 @@ from headway.core.plan import (
 )
 from headway.executors.plan_checks import check_moves, check_padding
 from headway.executors.simulated_tokens import ArbitraryVocabulary
+from headway.profiles.shape import StepCost, StepShape
 
 
 class Sleeper(Protocol):
@@ -30,14 +30,6 @@ class Sleeper(Protocol):
 
     def sleep(self, seconds: float) -> None:
         """Let that much time pass."""
-        ...
-
-
-class StepCost(Protocol):
-    """Predicts how long a step takes; :class:`headway.core.costs.StepCosts` is one."""
-
-    def seconds(self, features: StepFeatures) -> float:
-        """Return the predicted time of a step, in seconds."""
         ...
 
 
@@ -87,7 +79,7 @@ class SimulatedExecutor:
         self._check_blocks(plan)
         self._update_sequences(plan)
         work = self._find(plan.slices)
-        elapsed_s = self._cost.seconds(StepFeatures.of_plan(plan))
+        elapsed_s = self._cost.seconds(StepShape.of_plan(plan))
         self._clock.sleep(elapsed_s)
         tokens: dict[SequenceId, SampledToken] = {}
         failures: dict[SequenceId, str] = {}

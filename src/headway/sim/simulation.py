@@ -8,14 +8,18 @@ from math import inf
 
 from headway.core.config import SchedulerConfig
 from headway.core.plan import NewSequence
+from headway.core.ports import Executor
 from headway.core.predict import OutputLengthPredictor
+from headway.core.request import Request
 from headway.core.scheduler import Scheduler
 from headway.engine.clock import VirtualClock
 from headway.engine.journal import Journal
 from headway.engine.loop import Engine
 from headway.errors import InvariantError
-from headway.executors.simulated import SimulatedExecutor, StepCost
+from headway.executors.simulated import SimulatedExecutor
+from headway.profiles.shape import StepCost
 from headway.sim.naming import number_of
+from headway.sim.pace import HostedExecutor, HostTime, OneAtATime, Overlapped, Pace
 from headway.sim.recorder import Recorder, RecordingExecutor
 from headway.sim.records import RequestRecord, Sample, SimulationResult
 from headway.sim.requests import VOCAB_SIZE, request_of
@@ -23,6 +27,9 @@ from headway.workload import Arrival
 
 Watch = Callable[[Scheduler, float], None]
 """Sees the scheduler after each step, and the time."""
+
+MakeRequest = Callable[[int, Arrival, int], Request]
+"""Makes the request of the arrival at a place of the workload, for a context of so many tokens."""
 
 #: idle turns at one moment, after which nothing will ever move again
 _PATIENCE = 3
@@ -34,6 +41,8 @@ def simulate(
     cost: StepCost,
     *,
     predictor: OutputLengthPredictor | None = None,
+    host: HostTime | None = None,
+    make_request: MakeRequest = request_of,
     until_s: float = inf,
     sample_every_s: float = 1.0,
     watch: Watch | None = None,
@@ -41,11 +50,15 @@ def simulate(
 ) -> SimulationResult:
     """Serve a workload in virtual time. The same arguments give the same result.
 
+    With ``max_plans_in_flight`` 2 each step is planned while the one before it runs.
+
     Args:
         config: of the scheduler.
         arrivals: in order of time. They don't wait for each other (open loop).
         cost: how long each step takes.
         predictor: of output lengths, in place of the one that ``config`` names.
+        host: how long the host works on a step before the device can begin it; None is no time.
+        make_request: makes the request of an arrival; ids must be those of ``request_id_of``.
         until_s: when to stop, if not when all requests have ended.
         sample_every_s: distance of ``result.samples``, in seconds.
         watch: called after each step.
@@ -56,7 +69,7 @@ def simulate(
             since a replay would predict otherwise.
         InvariantError: nothing moves any more, or a step failed: our bug.
     """
-    run = _Run(config, arrivals, cost, predictor, sample_every_s, journal)
+    run = _Run(config, arrivals, cost, predictor, host, make_request, sample_every_s, journal)
     while run.now < until_s and run.turn(until_s):
         if watch is not None:
             watch(run.engine.scheduler, run.now)
@@ -72,6 +85,8 @@ class _Run:
         arrivals: Sequence[Arrival],
         cost: StepCost,
         predictor: OutputLengthPredictor | None,
+        host: HostTime | None,
+        make_request: MakeRequest,
         sample_every_s: float,
         journal: Journal | None,
     ) -> None:
@@ -82,6 +97,7 @@ class _Run:
         if any(one.at_s > other.at_s for one, other in pairwise(arrivals)):
             raise ValueError("the arrivals are not in order of time")
         self._arrivals = arrivals
+        self._make_request = make_request
         self._num_submitted = 0
         self._max_model_len = config.limits.max_model_len
         self._clock = VirtualClock()
@@ -89,10 +105,13 @@ class _Run:
         self._samples: list[Sample] = []
         self._sample_every_s = sample_every_s
         self._num_idle = 0
+        most = config.limits.max_plans_in_flight
+        clock = self._clock
+        self._pace: Pace = OneAtATime(clock) if most == 1 else Overlapped(clock, most)
         self.engine = Engine(
             Scheduler(config, predictor),
-            RecordingExecutor(self._executor(config, cost), self._recorder, self._clock.now),
-            self._clock,
+            self._executor(config, cost, host),
+            clock,
             journal=journal,
             observers=(self._recorder,),
         )
@@ -106,7 +125,7 @@ class _Run:
         """Take in what has come and run one step, or wait; return whether there is more to do."""
         self._submit()
         self._sample()
-        outcome = self.engine.step()
+        outcome = self._pace.advance(self.engine)
         if outcome.error is not None:
             raise InvariantError(f"a step failed: {outcome.error}") from outcome.error
         if not outcome.is_idle:
@@ -134,7 +153,8 @@ class _Run:
         while self._next_arrival_at() <= self.now:
             number = self._num_submitted
             self._num_submitted += 1
-            self.engine.submit(request_of(number, self._arrivals[number], self._max_model_len))
+            arrival = self._arrivals[number]
+            self.engine.submit(self._make_request(number, arrival, self._max_model_len))
 
     def _sample(self) -> None:
         """Take a sample if one is due; steps can be longer than the distance of samples."""
@@ -171,16 +191,18 @@ class _Run:
     def _blank(self, number: int) -> RequestRecord:
         return RequestRecord(self._arrivals[number])
 
-    def _executor(self, config: SchedulerConfig, cost: StepCost) -> SimulatedExecutor:
+    def _executor(self, config: SchedulerConfig, cost: StepCost, host: HostTime | None) -> Executor:
         def output_length(new: NewSequence) -> int:
             return self._arrivals[number_of(new.request_id)].output_tokens
 
-        return SimulatedExecutor(
+        simulated = SimulatedExecutor(
             cost,
-            self._clock,
+            self._pace,
             num_blocks=config.limits.num_blocks,
             block_size=config.limits.block_size,
             num_swap_blocks=config.limits.num_swap_blocks,
             vocab_size=VOCAB_SIZE,
             output_length=output_length,
         )
+        recording = RecordingExecutor(simulated, self._recorder, self._pace.next_start)
+        return HostedExecutor(recording, host, self._pace) if host else recording

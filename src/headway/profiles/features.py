@@ -1,0 +1,43 @@
+"""The features of a step in which its time is taken to be linear."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from headway.profiles.shape import StepShape
+
+
+def _pairs(shape: StepShape) -> float:
+    """Return the pairs of positions of which one attends to the other, in chunks."""
+    return sum(length * (cached + (length + 1) / 2) for cached, length in shape.chunks)
+
+
+FEATURES: Mapping[str, Callable[[StepShape], float]] = {
+    "step": lambda _: 1.0,
+    "prefill_tokens": lambda shape: shape.num_prefill_tokens,
+    "prefill_pairs": _pairs,
+    "decodes": lambda shape: shape.num_decodes,
+    "decode_context": lambda shape: shape.decode_context,
+    "mixed": lambda shape: float(bool(shape.chunks) and shape.num_decodes > 0),
+    "swapped_blocks": lambda shape: shape.num_swapped_blocks,
+}
+"""What the device does. Names are those of profile files."""
+
+HOST_FEATURES: Mapping[str, Callable[[StepShape], float]] = {
+    "step": lambda _: 1.0,
+    "sequences": lambda shape: shape.num_sequences,
+    "chunks": lambda shape: len(shape.chunks),
+}
+"""What the host does for a step."""
+
+
+class ObservedStep(NamedTuple):
+    """A line of a step log: what was computed, and how long it took.
+
+    ``host_s`` is what the host needed beside the device's ``seconds``; 0 is not known.
+    """
+
+    shape: StepShape
+    seconds: float
+    host_s: float = 0.0

@@ -1,0 +1,139 @@
+"""Step costs fitted to a step log: linear in features, none negative, with range and error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from headway.profiles.errors import ProfileError
+from headway.profiles.features import FEATURES, HOST_FEATURES, ObservedStep
+from headway.profiles.least_squares import NormalEquations
+from headway.profiles.shape import StepShape
+
+Side = Literal["device", "host"]
+
+_FEATURES: Mapping[Side, Mapping[str, Callable[[StepShape], float]]] = {
+    "device": FEATURES,
+    "host": HOST_FEATURES,
+}
+_HELD_OUT_EVERY = 5
+_PASSES = 3
+_OUTLIER = 2.0
+"""Steps that took this many times what is expected count for less, in proportion (Huber, 1964)."""
+_FEWEST = 20
+_Observation = tuple[StepShape, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitError:
+    """Relative errors of steps that were held out of the fit: half, and nine in ten, are below."""
+
+    median: float
+    p90: float
+    num_steps: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FittedCosts:
+    """Implements :class:`headway.profiles.shape.StepCost`: a sum of features times their costs.
+
+    Attributes:
+        side: whose time it is, which decides the features.
+        costs_s: seconds of one of each feature, by name; those not named cost nothing.
+        ranges: the least and the most of each feature in the log.
+        error: of steps that were held out.
+    """
+
+    side: Side = "device"
+    costs_s: Mapping[str, float]
+    ranges: Mapping[str, tuple[float, float]]
+    error: FitError
+
+    def __post_init__(self) -> None:
+        known = _FEATURES[self.side]
+        for name in (*self.costs_s, *self.ranges):
+            if name not in known:
+                raise ProfileError(f"{name} is no feature: there are {', '.join(known)}")
+
+    def seconds(self, shape: StepShape) -> float:
+        """Return the predicted time of a step."""
+        known = _FEATURES[self.side]
+        return sum(cost * known[name](shape) for name, cost in self.costs_s.items() if cost)
+
+    def beyond(self, shape: StepShape) -> list[str]:
+        """Return the features of which the log had none like it; empty within its range."""
+        known, ranges = _FEATURES[self.side], self.ranges
+        nothing = (0.0, 0.0)
+        found = []
+        for name, feature in known.items():
+            least, most = ranges.get(name, nothing)
+            if not least <= feature(shape) <= most:
+                found.append(name)
+        return found
+
+    def covers(self, shape: StepShape) -> bool:
+        """Whether the step lies within the log's range, feature by feature."""
+        return not self.beyond(shape)
+
+
+def fit_device(steps: Iterable[ObservedStep]) -> FittedCosts:
+    """Fit the device's time of each step.
+
+    Raises:
+        ProfileError: there are too few steps.
+    """
+    return _fit("device", [(step.shape, step.seconds) for step in steps])
+
+
+def fit_host(steps: Iterable[ObservedStep]) -> FittedCosts:
+    """Fit the host's time of each step.
+
+    Raises:
+        ProfileError: there are too few steps, or none has a host time.
+    """
+    return _fit("host", [(step.shape, step.host_s) for step in steps])
+
+
+def _fit(side: Side, steps: Sequence[_Observation]) -> FittedCosts:
+    """Fit to all steps; the error is of a fit without every fifth of them, on these."""
+    steps = [(shape, seconds) for shape, seconds in steps if seconds > 0]
+    if len(steps) < _FEWEST:
+        raise ProfileError(f"{len(steps)} steps are too few for a fit: {_FEWEST} are needed")
+    held_out = steps[::_HELD_OUT_EVERY]
+    rest = [step for number, step in enumerate(steps) if number % _HELD_OUT_EVERY]
+    without = _costs(side, rest)
+    off = sorted(abs(_predict(side, without, s) / seconds - 1) for s, seconds in held_out)
+    error = FitError(
+        median=off[len(off) // 2],
+        p90=off[min(9 * len(off) // 10, len(off) - 1)],
+        num_steps=len(off),
+    )
+    ranges = {}
+    for name, feature in _FEATURES[side].items():
+        seen = [feature(shape) for shape, _ in steps]
+        ranges[name] = (min(seen), max(seen))
+    return FittedCosts(side=side, costs_s=_costs(side, steps), ranges=ranges, error=error)
+
+
+def _costs(side: Side, steps: Sequence[_Observation]) -> dict[str, float]:
+    """Weigh each step by the inverse square of its time: errors grow with the time.
+
+    Again and again, since only a fit tells which steps are outliers.
+    """
+    features = _FEATURES[side]
+    rows = [([feature(shape) for feature in features.values()], s) for shape, s in steps]
+    costs: list[float] = []
+    for _ in range(_PASSES):
+        equations = NormalEquations(len(features))
+        for row, seconds in rows:
+            expected = sum(x * cost for x, cost in zip(row, costs, strict=False))
+            most = _OUTLIER * expected
+            loudness = most / seconds if costs and seconds > most > 0 else 1.0
+            equations.add(row, seconds, loudness / seconds**2)
+        costs = equations.solve()
+    return {name: cost for name, cost in zip(features, costs, strict=True) if cost > 0}
+
+
+def _predict(side: Side, costs_s: Mapping[str, float], shape: StepShape) -> float:
+    return sum(cost * _FEATURES[side][name](shape) for name, cost in costs_s.items())
