@@ -16,7 +16,9 @@ pytest.importorskip("headway.kernels._native", reason="the native kernels are no
 
 
 def make(**options: Any) -> CpuExecutor:
-    return CpuExecutor(tiny_checkpoint(tiny_config()), **{"num_blocks": 4, "block_size": 16, **options})
+    return CpuExecutor(
+        tiny_checkpoint(tiny_config()), **{"num_blocks": 4, "block_size": 16, **options}
+    )
 
 
 def test_a_pool_beyond_all_memory_is_refused() -> None:
@@ -47,7 +49,9 @@ except ConfigError as error:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of memory are the system's own")
 def test_threads_that_cannot_start_are_an_error_and_no_crash() -> None:
-    done = subprocess.run([sys.executable, "-c", THREADS], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", THREADS], capture_output=True, text=True, timeout=60
+    )
     assert done.returncode == 0, done.stderr
     assert "can't be started" in done.stdout or "no memory" in done.stdout
 
