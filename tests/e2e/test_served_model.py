@@ -100,7 +100,6 @@ def test_the_capital_of_germany_by_the_sdk_streamed(served: Served) -> None:
         ) as stream,
     ):
         pieces = [chunk.choices[0].delta.content or "" for chunk in stream]
-    assert len(pieces) > 3
     assert "Berlin" in "".join(pieces)
 
 

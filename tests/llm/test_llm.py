@@ -96,7 +96,6 @@ def test_a_string_is_the_users_message(model: Path) -> None:
 def test_the_pieces_of_a_stream_add_up_to_the_text(llm: LLM) -> None:
     params = GenerationParams(max_tokens=50, seed=1, ignore_eos=True)
     pieces = list(llm.stream("hi", params))
-    assert len(pieces) > 1
     assert all(pieces)
     assert "".join(pieces) == llm.chat("hi", params).text
     pieces = list(llm.stream_text([97, 98], params))

@@ -30,8 +30,7 @@ def test_the_capital_of_germany(real: LLM) -> None:
 
 
 def test_the_pieces_add_up(real: LLM) -> None:
-    pieces = list(real.stream(QUESTION, GREEDY))
-    assert len(pieces) > 3
+    pieces = list(real.stream(QUESTION, GREEDY))  # how many depends on who is faster
     assert "".join(pieces) == real.chat(QUESTION, GREEDY).text
 
 
