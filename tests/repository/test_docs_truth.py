@@ -3,11 +3,14 @@
 import re
 import tomllib
 from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 from headway.cli.commands import COMMANDS
+from headway.cli.parser import CommandParser
 from headway.config import SECTIONS, all_settings, load_settings
 
 ROOT = Path(__file__).parents[2]
@@ -94,7 +97,10 @@ def called(document: str) -> Iterator[tuple[str, str]]:
                 yield match[1], match[2]
 
 
-def own_flags(command: str) -> set[str]:
-    """Return the flags in the command's own module, which are not settings."""
-    text = (ROOT / "src/headway/cli" / f"{command}.py").read_text(encoding="utf-8")
-    return {"--json", "--help", "--config", *re.findall(r'"(--[a-z-]+)"', text)}
+@cache
+def own_flags(command: str) -> frozenset[str]:
+    """Return all flags of a command."""
+    (described,) = (each for each in COMMANDS if each.name == command)
+    parser = CommandParser(described)
+    import_module(described.module).configure(parser)
+    return frozenset(parser._option_string_actions)

@@ -15,6 +15,7 @@ SOURCE = Path(headway.__file__).parent
 HEAVY = {"gguf", "openai", "ray", "safetensors", "starlette", "torch", "transformers", "uvicorn"}
 LIGHT = (
     "headway",
+    "headway.bench",
     "headway.cli.main",
     "headway.config",
     "headway.core",
@@ -23,6 +24,7 @@ LIGHT = (
     "headway.executors.simulated",
     "headway.metrics",
     "headway.profiles",
+    "headway.report",
     "headway.sim",
     "headway.workload",
 )

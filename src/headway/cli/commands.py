@@ -22,6 +22,7 @@ class Command:
 COMMANDS = (
     Command("serve", "[MODEL]", "serve a model over HTTP, as OpenAI's API"),
     Command("generate", "PROMPT", "answer one prompt on the terminal"),
+    Command("bench", "[URL]", "put load on a server and report what it made of it"),
     Command("replay", "JOURNAL", "run a recorded journal through the scheduler and compare"),
     Command("fidelity", "CHECK", "show how true the simulator is, check by check"),
     Command("config", "", "show the effective settings and where each comes from"),

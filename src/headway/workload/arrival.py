@@ -2,10 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from headway.core.request import PromptHashes
 from headway.workload.errors import WorkloadError
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What a client really says: either a text, or the messages of a conversation."""
+
+    text: str = ""
+    messages: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Conduct:
+    """How a client misbehaves: it goes away, or it stops reading.
+
+    Attributes:
+        leaves_after_s: closes its connection so many seconds after it came.
+        leaves_after_tokens: closes it after so many tokens.
+        stalls_after_tokens: stops reading after so many tokens …
+        stalls_for_s: … for so many seconds.
+    """
+
+    leaves_after_s: float | None = None
+    leaves_after_tokens: int | None = None
+    stalls_after_tokens: int | None = None
+    stalls_for_s: float = 0.0
+
+    @property
+    def leaves(self) -> bool:
+        """Whether it goes away on purpose."""
+        return self.leaves_after_s is not None or self.leaves_after_tokens is not None
+
+    @property
+    def stalls(self) -> bool:
+        """Whether it stops reading for a time."""
+        return self.stalls_after_tokens is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +60,8 @@ class Arrival:
         tenant: who is charged for it.
         priority: lower goes first; None is that of the class.
         hashes: what the prompt's beginning shares with other prompts, where that is known.
+        prompt: what it says, where that is known; ``prompt_tokens`` is then an estimate.
+        conduct: how its client misbehaves; None is well.
 
     Raises:
         WorkloadError: a number is out of its range.
@@ -37,6 +76,8 @@ class Arrival:
     tenant: str = ""
     priority: int | None = None
     hashes: PromptHashes | None = None
+    prompt: Prompt | None = None
+    conduct: Conduct | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.at_s < float("inf"):

@@ -11,22 +11,19 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from random import Random
-from typing import Any
 
 from headway.core.request import PromptHashes
 from headway.workload.arrival import Arrival
 from headway.workload.errors import WorkloadError
-from headway.workload.transform import in_order
+from headway.workload.reading import Row, json_rows, read_rows
 
 #: prompt tokens that one entry of ``hash_ids`` stands for
 MOONCAKE_STRETCH_TOKENS = 512
 _AZURE_COLUMNS = {"TIMESTAMP", "ContextTokens", "GeneratedTokens"}
-
-Row = Mapping[str, Any]
 
 
 def read_azure(path: Path, *, class_name: str = "default", tenant: str = "") -> list[Arrival]:
@@ -49,7 +46,7 @@ def read_azure(path: Path, *, class_name: str = "default", tenant: str = "") -> 
             tenant=tenant,
         )
 
-    return _read(path, _azure_rows, arrival)
+    return read_rows(path, _azure_rows, arrival)
 
 
 def read_mooncake(
@@ -86,29 +83,7 @@ def read_mooncake(
             hashes=PromptHashes(MOONCAKE_STRETCH_TOKENS, tuple(values["hash_ids"])),
         )
 
-    return _read(path, _json_rows, arrival)
-
-
-def _read(
-    path: Path,
-    rows: Callable[[Path], Iterator[tuple[int, Row]]],
-    arrival: Callable[[Row], Arrival],
-) -> list[Arrival]:
-    """Turn rows into arrivals in order of time; whatever is wrong is said with its line."""
-    arrivals: list[Arrival] = []
-    line = 1
-    try:
-        for number, row in rows(path):
-            line = number
-            arrivals.append(arrival(row))
-    except OSError as error:
-        raise WorkloadError(f"{path} can't be read: {error.strerror}") from error
-    except (KeyError, TypeError, ValueError, csv.Error, WorkloadError) as error:
-        what = f"no {error}" if isinstance(error, KeyError) else str(error)
-        raise WorkloadError(f"{path}, line {line}: {what}") from error
-    if not arrivals:
-        raise WorkloadError(f"{path} has no requests")
-    return in_order(arrivals)
+    return read_rows(path, json_rows, arrival)
 
 
 def _azure_rows(path: Path) -> Iterator[tuple[int, Row]]:
@@ -119,10 +94,3 @@ def _azure_rows(path: Path) -> Iterator[tuple[int, Row]]:
             raise WorkloadError(f"no column {', '.join(sorted(missing))}")
         for row in reader:
             yield reader.line_num, row
-
-
-def _json_rows(path: Path) -> Iterator[tuple[int, Row]]:
-    with path.open(encoding="utf-8") as file:
-        for number, line in enumerate(file, 1):
-            if line.strip():
-                yield number, {"line": line}

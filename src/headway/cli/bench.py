@@ -1,0 +1,245 @@
+"""``headway bench``: load on an OpenAI-compatible server, or on the engine in this process."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from headway.cli.options import add_settings, load
+from headway.cli.output import print_warnings
+from headway.cli.reporting import add_output
+from headway.cli.workload import add_workload, spec_from
+from headway.config import all_settings
+from headway.errors import UsageError
+
+if TYPE_CHECKING:
+    from headway.bench import Options
+    from headway.bench.over_http import HttpSetup
+    from headway.bench.running import Work
+    from headway.report import Report
+    from headway.workload import WorkloadSpec
+
+SECTIONS = ("model", "scheduler", "kv", "simulation", "journal")
+#: the flag --seed is the workload's here
+_WITHOUT = ("model.seed",)
+_DEFAULT_URL = "http://127.0.0.1:8000"
+INTERRUPTED = 130
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument(
+        "url", metavar="URL", nargs="?", help=f"the server; default: {_DEFAULT_URL}"
+    )
+    _add_target(parser.add_argument_group("server"))
+    _add_run(parser.add_argument_group("run"))
+    add_workload(parser)
+    add_output(parser)
+    add_settings(parser, SECTIONS, _WITHOUT)
+
+
+def _add_target(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--offline",
+        action="store_true",
+        help="no server: the engine runs in this process, with the settings below",
+    )
+    group.add_argument(
+        "--endpoint", choices=("completions", "chat"), default="completions", help="which API"
+    )
+    group.add_argument(
+        "--prompt-format",
+        choices=("text", "ids"),
+        default="text",
+        help="made-up prompts as text, or as token ids (exact lengths; completions only)",
+    )
+    group.add_argument(
+        "--ignore-eos",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="answers go on to the length that the workload says (default: on)",
+    )
+    group.add_argument(
+        "--api-key", metavar="KEY", help="sent as Bearer; default: $OPENAI_API_KEY, if set"
+    )
+    group.add_argument(
+        "--header", action="append", metavar="NAME:VALUE", help="sent along; may be repeated"
+    )
+    group.add_argument(
+        "--class-header", metavar="NAME", help="names the class, in place of service_tier"
+    )
+    group.add_argument("--tenant-header", metavar="NAME", help="names the tenant")
+    group.add_argument(
+        "--extra-body", metavar="JSON", help="fields added to each request, as a JSON object"
+    )
+    group.add_argument(
+        "--timeout-s", type=float, metavar="S", default=600.0, help="of a request (default: 600)"
+    )
+
+
+def _add_run(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--warmup", type=int, metavar="N", default=0, help="requests sent first that don't count"
+    )
+    group.add_argument(
+        "--ramp",
+        metavar="RATE[:FACTOR]",
+        help="raise the rate from here by the factor (default: 1.5) until nothing more comes out",
+    )
+    group.add_argument(
+        "--require",
+        type=float,
+        metavar="SHARE",
+        help="exit with 1 unless so large a share of each class met its targets",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the load test; 1 if nothing was completed, or the required share was not met."""
+    _check(args)
+    spec = spec_from(args, default_rate=None if args.ramp is None else 1.0)
+    work = _offline(args, spec) if args.offline else _over_http(args, spec)
+    from headway.bench.running import run_until_stopped
+
+    return _told(args, *run_until_stopped(work))
+
+
+def _check(args: argparse.Namespace) -> None:
+    settings = [s.flag for s in all_settings() if s.key in vars(args) and s.flag != "--model"]
+    if not args.offline and (settings or args.config is not None):
+        given = settings[0] if settings else "--config"
+        raise UsageError(f"{given} sets up an engine in this process: it goes with --offline")
+    if args.offline and args.url is not None:
+        raise UsageError("--offline needs no URL: leave out one")
+    if args.prompt_format == "ids" and args.endpoint == "chat":
+        raise UsageError("--prompt-format ids needs --endpoint completions")
+    if args.warmup < 0:
+        raise UsageError(f"--warmup must not be negative, not {args.warmup}")
+    if not args.timeout_s > 0:
+        raise UsageError(f"--timeout-s must be above 0, not {args.timeout_s:g}")
+    if args.require is not None and not 0 < args.require <= 1:
+        raise UsageError(f"--require is a share between 0 and 1, not {args.require:g}")
+
+
+def _options(args: argparse.Namespace) -> Options:
+    from headway.bench import Options
+
+    ramp = None
+    if args.ramp is not None:
+        first, _, factor = args.ramp.partition(":")
+        try:
+            ramp = float(first), float(factor or 1.5)
+        except ValueError:
+            raise UsageError(f"--ramp {args.ramp}: use RATE or RATE:FACTOR") from None
+    return Options(warmup=args.warmup, ramp=ramp, progress=sys.stderr)
+
+
+def _over_http(args: argparse.Namespace, spec: WorkloadSpec) -> Work:
+    from headway.bench.over_http import bench_over_http
+
+    setup, options = _setup(args), _options(args)
+    facts = _facts(args, spec, "openai-chat" if args.endpoint == "chat" else "openai")
+    return lambda on_session: bench_over_http(setup, spec, options, facts, on_session)
+
+
+def _offline(args: argparse.Namespace, spec: WorkloadSpec) -> Work:
+    loaded = load(args)
+    print_warnings(loaded.warnings)
+    from headway.cli.offline import bench_offline
+
+    options, facts = _options(args), _facts(args, spec, "offline")
+    return lambda on_session: bench_offline(
+        loaded.settings, spec, options, facts, on_session, ignore_eos=args.ignore_eos
+    )
+
+
+def _setup(args: argparse.Namespace) -> HttpSetup:
+    from headway.bench import parse_url
+    from headway.bench.over_http import HttpSetup
+
+    return HttpSetup(
+        target=parse_url(args.url or _DEFAULT_URL),
+        model=vars(args).get("model.path"),
+        endpoint=args.endpoint,
+        prompt_format=args.prompt_format,
+        ignore_eos=args.ignore_eos,
+        class_header=args.class_header,
+        tenant_header=args.tenant_header,
+        headers=_headers(args),
+        extra=_extra(args.extra_body),
+        timeout_s=args.timeout_s,
+    )
+
+
+def _headers(args: argparse.Namespace) -> dict[str, str]:
+    headers = {}
+    key = args.api_key or os.environ.get("OPENAI_API_KEY")
+    if key:
+        headers["Authorization"] = f"Bearer {key}"
+    for each in args.header or ():
+        name, colon, value = each.partition(":")
+        if not colon or not name.strip():
+            raise UsageError(f"--header {each!r}: use NAME:VALUE")
+        headers[name.strip()] = value.strip()
+    for name, value in headers.items():
+        if not (name + value).isprintable() or not (name + value).isascii():
+            raise UsageError(f"the header {name!r} has characters that headers can't have")
+    return headers
+
+
+def _extra(text: str | None) -> dict[str, Any]:
+    if text is None:
+        return {}
+    try:
+        extra = json.loads(text)
+    except ValueError as error:
+        raise UsageError(f"--extra-body is no JSON: {error}") from None
+    if not isinstance(extra, dict):
+        raise UsageError("--extra-body must be a JSON object")
+    return extra
+
+
+def _facts(args: argparse.Namespace, spec: WorkloadSpec, backend: str) -> dict[str, Any]:
+    """Return what vLLM reports of a run, and what tells runs of ours apart."""
+    from datetime import datetime
+
+    from headway import __version__
+
+    rates = [each.request_rate for each in spec.streams if each.request_rate is not None]
+    clients = [each.concurrency for each in spec.streams if each.concurrency is not None]
+    return {
+        "date": datetime.now().strftime("%Y%m%d-%H%M%S"),
+        "endpoint_type": backend,
+        "backend": backend,
+        "label": args.title,
+        "tokenizer_id": None,
+        "request_rate": _rate(sum(rates)) if rates else None,
+        "burstiness": spec.streams[0].burstiness,
+        "max_concurrency": sum(clients) if clients else None,
+        "workload": args.workload,
+        "seed": spec.seed,
+        "ignore_eos": args.ignore_eos,
+        "headway_version": __version__,
+    }
+
+
+def _rate(total: float) -> float | str:
+    return "inf" if total == float("inf") else total  # as vLLM writes it: JSON has no infinity
+
+
+def _told(args: argparse.Namespace, report: Report, was_stopped: bool) -> int:
+    from dataclasses import replace
+
+    from headway.bench import attains
+    from headway.cli.reporting import write_report
+
+    if args.title is not None:
+        report = replace(report, title=args.title)
+    write_report(args, report)
+    if was_stopped:
+        return INTERRUPTED
+    is_met = args.require is None or attains(report, args.require)
+    return 0 if report.overall.num_completed and is_met else 1

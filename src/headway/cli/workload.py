@@ -1,0 +1,113 @@
+"""Flags of workloads, for every command that runs one: a file, or one stream of flags."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headway.errors import UsageError
+
+if TYPE_CHECKING:
+    from headway.workload import Targets, WorkloadSpec
+    from headway.workload.spec import Key
+
+_DEFAULT_REQUESTS = 100
+_METAVARS: dict[Any, str] = {int: "N", float: "X", str: "TEXT"}
+_DEST = "stream."
+
+
+def add_workload(parser: argparse.ArgumentParser) -> None:
+    """Add the flags."""
+    from headway.workload import stream_keys
+
+    group = parser.add_argument_group(
+        "workload", "A file with streams and targets, or one stream made of the flags below."
+    )
+    group.add_argument("--workload", metavar="FILE", help="workload file (TOML)")
+    group.add_argument(
+        "--duration-s", type=float, metavar="S", help="nothing is sent after so many seconds"
+    )
+    group.add_argument("--seed", type=int, metavar="N", help="decides all that is drawn")
+    group.add_argument(
+        "--goodput",
+        nargs="+",
+        metavar="NAME:MS",
+        help="targets: ttft:MS, tpot:MS, e2el:MS, of one class as CLASS/ttft:MS",
+    )
+    stream = parser.add_argument_group("stream")
+    for key in stream_keys():
+        _add_key(stream, key)
+
+
+def _add_key(group: argparse._ArgumentGroup, key: Key) -> None:
+    shown = f" (default: {key.default})" if key.default not in (None, 0.0, 0) else ""
+    group.add_argument(
+        "--" + key.name.replace("_", "-"),
+        dest=_DEST + key.name,
+        default=argparse.SUPPRESS,
+        type=key.kind,
+        choices=key.choices or None,
+        metavar=None if key.choices else _METAVARS[key.kind],
+        help=(key.meaning + shown).replace("%", "%%"),
+    )
+
+
+def spec_from(args: argparse.Namespace, *, default_rate: float | None = None) -> WorkloadSpec:
+    """Return the workload that the flags say.
+
+    Args:
+        args: parsed flags.
+        default_rate: of a stream that doesn't say when its requests come.
+
+    Raises:
+        UsageError: they say none, or contradict each other.
+    """
+    from dataclasses import replace
+
+    from headway.workload import WorkloadSpec, read_spec
+
+    flags = {k.removeprefix(_DEST): v for k, v in vars(args).items() if k.startswith(_DEST)}
+    given: dict[str, Any] = {}
+    if args.seed is not None:
+        given["seed"] = args.seed
+    if args.duration_s is not None:
+        given["duration_s"] = args.duration_s
+    if args.workload is None:
+        stream = _stream(flags, default_rate, args.duration_s)
+        return WorkloadSpec(streams=(stream,), targets=_targets(args.goodput), **given)
+    if flags:
+        name = next(iter(flags)).replace("_", "-")
+        raise UsageError(f"--{name} makes a stream of its own: it goes into the --workload file")
+    spec = replace(read_spec(Path(args.workload)), **given)
+    return replace(spec, targets={**spec.targets, **_targets(args.goodput)})
+
+
+def _stream(flags: dict[str, Any], default_rate: float | None, duration_s: float | None) -> Any:
+    from headway.workload import stream_of
+
+    says_when = {"request_rate", "rate_steps", "concurrency", "process"} & flags.keys()
+    if default_rate is not None and not says_when:
+        flags["request_rate"] = default_rate
+    is_long = {"num_requests", "rate_steps"} & flags.keys() or duration_s is not None
+    is_trace = flags.get("source", "synthetic") not in ("synthetic", "lines", "servegen")
+    if not is_long and not (is_trace and "concurrency" not in flags):
+        flags["num_requests"] = _DEFAULT_REQUESTS
+    return stream_of(flags)
+
+
+def _targets(given: list[str] | None) -> dict[str, Targets]:
+    from headway.workload import EVERY_CLASS, Targets
+
+    made: dict[str, dict[str, float]] = {}
+    for each in given or ():
+        named, _, milliseconds = each.rpartition(":")
+        class_name, _, metric = named.rpartition("/")
+        try:
+            value = float(milliseconds)
+        except ValueError:
+            value = 0.0
+        if metric not in ("ttft", "tpot", "e2el") or not 0 < value < float("inf"):
+            raise UsageError(f"--goodput {each}: use ttft:MS, tpot:MS or e2el:MS, or CLASS/ttft:MS")
+        made.setdefault(class_name or EVERY_CLASS, {})[f"{metric}_s"] = value / 1e3
+    return {name: Targets(**values) for name, values in made.items()}

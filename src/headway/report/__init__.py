@@ -1,0 +1,36 @@
+"""Reports: records of requests in, figures out, as a table, JSON, CSV or one HTML page.
+
+Load tests, simulations and comparisons make the same :class:`Record`, so what they report means
+the same.
+"""
+
+from headway.report.as_json import CSV_COLUMNS, latencies_to_json, to_json, write_csv
+from headway.report.figures import Distribution, Figures, Latencies, distribution, figures, meets
+from headway.report.page import document, page, table
+from headway.report.record import Outcome, Record
+from headway.report.report import RampStep, Report, ramp_step, report_on
+from headway.report.text import aligned, as_text
+
+__all__ = [
+    "CSV_COLUMNS",
+    "Distribution",
+    "Figures",
+    "Latencies",
+    "Outcome",
+    "RampStep",
+    "Record",
+    "Report",
+    "aligned",
+    "as_text",
+    "distribution",
+    "document",
+    "figures",
+    "latencies_to_json",
+    "meets",
+    "page",
+    "ramp_step",
+    "report_on",
+    "table",
+    "to_json",
+    "write_csv",
+]
