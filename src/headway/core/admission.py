@@ -55,16 +55,32 @@ class Admission:
         A step that had to preempt admits nobody: the blocks are needed by those who run.
         """
         accounts = self.open_accounts(now)
-        if draft.has_preempted or not self._is_worth_while(accounts, draft):
+        if draft.has_preempted or not self._is_worth_while(accounts, draft.turn):
             return
         self._start_from(accounts, draft, now, ahead_of)
 
-    def _is_worth_while(self, accounts: list[ClassAccount], draft: StepDraft) -> bool:
+    def _is_worth_while(self, accounts: list[ClassAccount], turn: int | None) -> bool:
         """Whether a slot is free, or somebody may be displaced; else nobody need be asked."""
         if self._slots.num_free > 0:
             return True
         heads = (account.queue.peek() for account in accounts)
-        return any(head and self._starting.may_displace(head, draft.turn) for head in heads)
+        return any(head and self._starting.may_displace(head, turn) for head in heads)
+
+    def starts_nobody(self, now: float) -> bool:
+        """Whether ``run`` would start nobody, until somebody comes or leaves; between two turns.
+
+        If so this is as good as a run.
+        """
+        is_waited_for = any(len(account.queue) for account in self._accounts)
+        if is_waited_for and (self._slots.num_free > 0 or self.num_waiting_reserved):
+            return False
+        if any(len(account.hold) for account in self._accounts):
+            return False
+        if self._is_worth_while(self.open_accounts(now), None):
+            if is_waited_for:
+                return False
+            self._blocked = []
+        return True
 
     def open_accounts(self, now: float) -> list[ClassAccount]:
         """Return the classes with work that is not held back; holds that are over end."""

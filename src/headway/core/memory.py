@@ -46,7 +46,7 @@ class Memory:
         self.swap = SwapSpace(limits.num_swap_blocks)
         self.block_size = limits.block_size
         self._limits = limits
-        self._has_shares = any(a.max_total_blocks < limits.num_blocks for a in accounts)
+        self.has_shares = any(a.max_total_blocks < limits.num_blocks for a in accounts)
         self._reserving = tuple(a for a in accounts if a.has_reservation)
         self.num_promised = 0  # blocks: what promised sequences hold or can ever need
         self._num_promisable = limits.num_blocks - sum(
@@ -65,6 +65,14 @@ class Memory:
         for account in self._reserving:
             if account is not sequence.account:
                 free -= account.num_unused_blocks
+        return free
+
+    @property
+    def num_unreserved(self) -> int:
+        """Free blocks that anybody may take."""
+        free = self.pool.num_free
+        for account in self._reserving:
+            free -= account.num_unused_blocks
         return free
 
     def num_missing(self, sequence: Sequence, num_positions: int) -> int:
@@ -283,8 +291,7 @@ class Memory:
 
     def extend_all(self, sequences: list[Sequence]) -> bool:
         """Give each sequence one more block, if there are enough for all of them."""
-        free = self.pool.num_free - sum(a.num_unused_blocks for a in self._reserving)
-        if len(sequences) > free or not self._are_within_shares(sequences):
+        if len(sequences) > self.num_unreserved or not self._are_within_shares(sequences):
             return False
         taken = self.pool.allocate(len(sequences))
         for sequence, block_id in zip(sequences, taken, strict=True):
@@ -295,7 +302,7 @@ class Memory:
         return True
 
     def _are_within_shares(self, sequences: list[Sequence]) -> bool:
-        if not self._has_shares:
+        if not self.has_shares:
             return True
         accounts = Counter([s.account for s in sequences])
         return all(number <= a.num_share_blocks for a, number in accounts.items())
