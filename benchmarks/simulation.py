@@ -85,14 +85,16 @@ _LLAMA_7B = {
 _MISTRAL_7B = {**_LLAMA_7B, "intermediate_size": 14336, "num_key_value_heads": 8}
 
 
-def machine(config: dict[str, object], *, shares_prefixes: bool = False) -> Machine:
-    """Return a replica of a 7B model on an A100, with a context that holds every trace."""
+def machine(
+    config: dict[str, object], *, longest: int = 1 << 14, shares_prefixes: bool = False
+) -> Machine:
+    """Return a replica of a 7B model on an A100, with a context of ``longest`` tokens."""
     shape: ModelShape = model_shape(config)
     cost = Roofline(shape, find_device("a100-80gb"))
     limits = SchedulerLimits(
         num_blocks=cost.num_kv_blocks(),
         block_size=16,
-        max_model_len=1 << 17,
+        max_model_len=longest,
         max_num_seqs=256,
         max_num_batched_tokens=8192,
         enable_prefix_sharing=shares_prefixes,
@@ -183,7 +185,7 @@ def _mooncake(clock: Callable[[], float]) -> Speed:
     return measure(
         "Mooncake conversation, Mistral-7B",
         arrivals,
-        machine(_MISTRAL_7B, shares_prefixes=True),
+        machine(_MISTRAL_7B, longest=1 << 17, shares_prefixes=True),
         num_replicas=4,
         router=RouterName.PREFIX_AWARE,
         clock=clock,

@@ -140,6 +140,42 @@ def _scheduler(config: SchedulerConfig) -> Scheduler:
         raise ConfigError(f"[scheduler] {error}") from error
 
 
+def scheduler_config_of(settings: Settings, progress: Callable[[str], None]) -> SchedulerConfig:
+    """Return how the scheduler of these settings is set up, without loading the model.
+
+    Raises:
+        UsageError: the model or the settings can't be used; the message says what to change.
+    """
+    checkpoint = open_checkpoint(resolve(settings.model.path, progress))
+    return _scheduler_config(settings, checkpoint.config)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bare:
+    """What computes, and how its scheduler is set up, with nothing around them."""
+
+    name: str
+    executor: Executor
+    config: SchedulerConfig
+    vocab_size: int
+
+
+def assemble_bare(settings: Settings, progress: Callable[[str], None]) -> Bare:
+    """Find, open and load the model, to measure it.
+
+    Raises:
+        UsageError: the model or the settings can't be used; the message says what to change.
+    """
+    checkpoint = open_checkpoint(resolve(settings.model.path, progress))
+    config = _scheduler_config(settings, checkpoint.config)
+    return Bare(
+        name=settings.model.served_name or _default_name(settings.model.path),
+        executor=_executor(settings, checkpoint, config.limits),
+        config=config,
+        vocab_size=checkpoint.config.vocab_size,
+    )
+
+
 def _scheduler_config(settings: Settings, config: ModelConfig) -> SchedulerConfig:
     max_model_len = _max_model_len(settings, config)
     num_blocks = _num_blocks(settings, config, max_model_len)

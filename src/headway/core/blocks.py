@@ -53,6 +53,11 @@ class BlockPool:
         """Blocks that nobody holds, with or without kept content."""
         return len(self._free) + len(self._evictable)
 
+    @property
+    def num_plain(self) -> int:
+        """Free blocks without kept content: these are handed out first, and in one order."""
+        return len(self._free)
+
     def blocks_for(self, num_positions: int) -> int:
         """Return how many blocks hold that many positions."""
         return -(-num_positions // self.block_size)

@@ -301,6 +301,21 @@ class Memory:
             sequence.num_held_positions = min(num_held, sequence.max_positions)
         return True
 
+    def extend_in_order(self, steps: list[list[Sequence]]) -> bool:
+        """Do as ``extend_all`` would for each of several steps, one after the other."""
+        num_blocks = sum(map(len, steps))
+        if self.has_shares or num_blocks > min(self.pool.num_plain, self.num_unreserved):
+            return all(map(self.extend_all, steps))
+        taken, block_size = iter(self.pool.allocate(num_blocks)), self.block_size
+        for sequences in steps:
+            for sequence in sequences:
+                block_id = next(taken)
+                sequence.block_ids.append(block_id)
+                sequence.account.take_blocks((block_id,))
+                num_held = sequence.num_held_positions + block_size
+                sequence.num_held_positions = min(num_held, sequence.max_positions)
+        return True
+
     def _are_within_shares(self, sequences: list[Sequence]) -> bool:
         if not self.has_shares:
             return True

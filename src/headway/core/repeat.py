@@ -155,9 +155,8 @@ class Repeater:
                 grown.append(sequence)
                 for step in range(first, num_steps, self._block_size):
                     needs.setdefault(step, []).append(sequence)
-        for step in sorted(needs):
-            if not self._work.memory.extend_all(needs[step]):
-                raise InvariantError(f"no blocks are left for step {step} of {num_steps}")
+        if not self._work.memory.extend_in_order([needs[step] for step in sorted(needs)]):
+            raise InvariantError(f"no blocks are left for {num_steps} steps")
         return grown
 
     def _num_steps_with_blocks(self) -> int:

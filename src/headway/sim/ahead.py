@@ -19,6 +19,7 @@ from headway.profiles.shape import StepCost, StepShape
 from headway.sim.pace import HostTime
 from headway.sim.recorder import RecordingExecutor, RepeatedTimes
 
+_new = tuple.__new__  # half the time of the constructor of a named tuple
 _FEWEST = 2
 """Fewer steps are as fast in the ordinary way."""
 
@@ -76,9 +77,8 @@ class Ahead:
             if now >= before_s:
                 break
             ahead = step + 1
-            shape = StepShape(
-                (), number, context + ahead * number, longest + ahead, shortest + ahead
-            )
+            further = ((), number, context + ahead * number, longest + ahead, shortest + ahead, 0)
+            shape = _new(StepShape, further)
         return RepeatedTimes(began_s, ended_s, elapsed_s)
 
     # ---------------------------------------------------------------- the journal
