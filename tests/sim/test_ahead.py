@@ -12,13 +12,15 @@ from headway.core.classes import PolicyName, ServiceClass
 from headway.core.config import PolicyConfig, PredictorName, SchedulerConfig
 from headway.core.costs import StepCosts
 from headway.core.limits import PreemptionChoice, SchedulerLimits
+from headway.core.plan import Idle, SampledToken, StepPlan, StepResult
 from headway.core.repeat import Repeated
 from headway.core.request import PromptHashes, Request
 from headway.core.sampling import SamplingParams
 from headway.core.scheduler import Scheduler
 from headway.engine.journal import Journal
+from headway.errors import InvariantError
 from headway.profiles.shape import StepShape
-from headway.sim import SimulationResult, simulate
+from headway.sim import SimulationResult, replica, simulate
 from headway.sim.requests import request_of
 from headway.workload import Arrival
 
@@ -86,6 +88,8 @@ RESERVED = (
     ServiceClass(name="b", weight=2, request_timeout_s=4.0),
     ServiceClass(name="c", max_waiting_time_s=0.3, max_output_tokens=9),
 )
+PLAIN = tuple(ServiceClass(name=name, priority=number) for number, name in enumerate("abc"))
+ALONE = (ServiceClass(name="a", ttft_target_s=2.0),)
 
 
 def random_limits(random: Random) -> SchedulerLimits:
@@ -108,7 +112,7 @@ def random_limits(random: Random) -> SchedulerLimits:
     )
 
 
-def random_arrivals(random: Random, count: int) -> list[Arrival]:
+def random_arrivals(random: Random, count: int, names: str) -> list[Arrival]:
     now, arrivals = 0.0, []
     pace = random.choice((0.02, 0.2, 0.6))
     for _ in range(count):
@@ -122,7 +126,7 @@ def random_arrivals(random: Random, count: int) -> list[Arrival]:
                 prompt_tokens=prompt,
                 output_tokens=output,
                 max_tokens=random.choice((None, output, 50)),
-                class_name=random.choice("abc"),
+                class_name=random.choice(names),
                 tenant=random.choice(("x", "y")),
                 hashes=hashes,
             )
@@ -131,12 +135,12 @@ def random_arrivals(random: Random, count: int) -> list[Arrival]:
 
 
 @pytest.mark.parametrize("policy", list(PolicyName))
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(16))
 def test_a_random_workload_is_planned_alike(policy: PolicyName, seed: int) -> None:
     random = Random(f"{policy}:{seed}")
     limits = random_limits(random)
-    classes = CLASSES
-    if random.random() < 0.3 and limits.num_blocks > 24 and limits.max_num_seqs > 4:
+    classes = random.choice((CLASSES, PLAIN, ALONE, ALONE))
+    if random.random() < 0.2 and limits.num_blocks > 24 and limits.max_num_seqs > 4:
         classes = RESERVED
     predictor = random.choice(list(PredictorName))
     config = SchedulerConfig(
@@ -144,7 +148,7 @@ def test_a_random_workload_is_planned_alike(policy: PolicyName, seed: int) -> No
         policy=PolicyConfig(name=policy, predictor=predictor, ageing_s=2.0),
         classes=classes,
     )
-    assert_same(config, random_arrivals(random, 40))
+    assert_same(config, random_arrivals(random, 40, "abc"[: len(classes)]))
 
 
 # ------------------------------------------------------------------ single cases
@@ -183,24 +187,24 @@ def test_the_last_blocks_are_given_in_the_same_order() -> None:
     assert both.result.statistics.num_preemptions > 0
 
 
-def test_few_turns_are_needed() -> None:
+def num_turns(config: SchedulerConfig, arrivals: list[Arrival]) -> int:
+    """Return how often the scheduler was asked for a plan."""
     calls: list[float] = []
 
     class Counted(Scheduler):
-        def schedule(self, now: float):  # type: ignore[no-untyped-def]
+        def schedule(self, now: float) -> StepPlan | Idle:
             calls.append(now)
             return super().schedule(now)
 
-    from headway.sim import simulation
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(replica, "Scheduler", Counted)
+        simulate(config, arrivals, COST, sample_every_s=1e6)
+    return len(calls)
 
-    original, simulation.Scheduler = simulation.Scheduler, Counted  # type: ignore[misc]
-    try:
-        config = SchedulerConfig(limits=limits(num_blocks=400, max_model_len=1200))
-        result = simulate(config, [arrival(output=1000)], COST, sample_every_s=1e6)
-    finally:
-        simulation.Scheduler = original  # type: ignore[misc]
-    assert len(result.steps) == 1000
-    assert len(calls) < 10
+
+def test_few_turns_are_needed() -> None:
+    config = SchedulerConfig(limits=limits(num_blocks=400, max_model_len=1200))
+    assert num_turns(config, [arrival(output=1000)]) < 10
 
 
 def test_sequences_of_one_request_are_taken_step_by_step() -> None:
@@ -219,8 +223,6 @@ def test_sequences_of_one_request_are_taken_step_by_step() -> None:
 
 def started(**changes: object) -> Scheduler:
     """Return a scheduler with one request that decodes."""
-    from headway.core.plan import SampledToken, StepPlan, StepResult
-
     scheduler = Scheduler(SchedulerConfig(limits=limits(**changes)))
     sampling = SamplingParams(max_tokens=20, stop_token_ids=(0,))
     scheduler.submit(Request(request_id="r", prompt_token_ids=(5,) * 6, sampling=sampling), 0.0)  # type: ignore[arg-type]
@@ -249,8 +251,6 @@ def test_nothing_is_alike_while_somebody_may_start() -> None:
 
 
 def test_a_stop_token_between_is_a_bug() -> None:
-    from headway.errors import InvariantError
-
     scheduler = started()
     steps = scheduler.repeatable(1.0)
     assert steps is not None
@@ -271,3 +271,12 @@ def test_blocks_are_there_after_the_steps() -> None:
     assert events == ()
     scheduler.check()
     assert scheduler.statistics().num_steps == 7
+
+
+def test_work_that_lacks_blocks_does_not_stop_the_leaps() -> None:
+    """The second one waits for blocks until the first ends, and is asked after once."""
+    config = SchedulerConfig(limits=limits(num_blocks=30, max_model_len=120))
+    both = [arrival(prompt=10, output=n, max_tokens=n) for n in (80, 100)]
+    both[1] = replace(both[1], prompt_tokens=100, output_tokens=10, max_tokens=10)
+    assert_same(config, both)
+    assert num_turns(config, both) < 12

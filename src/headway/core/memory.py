@@ -108,17 +108,21 @@ class Memory:
         """
         if not self._can_promise(sequence):
             return False
-        held = Counter(b for s in leaving for b in s.block_ids) if leaving else _NO_BLOCKS
-        count = self.pool.reference_count
         free = self.available_to(sequence) - num_owed
-        free += sum(count(block_id) == number for block_id, number in held.items())
         if not is_alone and not sequence.account.has_reservation:
             free -= self._limits.watermark_blocks
-        # shared ones that stay in use by others are not taken from the free ones
-        num_shared = sum(count(block_id) > held[block_id] for block_id in kept.block_ids)
         has_copy = kept.partial_block is not None
-        needed = self.pool.blocks_for(sequence.num_known_positions)
-        return needed - num_shared + has_copy <= free
+        needed = self.pool.blocks_for(sequence.num_known_positions) + has_copy
+        num_leaving = sum(len(s.block_ids) for s in leaving)
+        if needed - len(kept.block_ids) > free + num_leaving:  # as good as it can be
+            return False
+        # shared ones that stay in use by others are not taken from the free ones
+        if not leaving:
+            return needed - self.pool.num_held(kept.block_ids) <= free
+        held, count = Counter([b for s in leaving for b in s.block_ids]), self.pool.reference_count
+        free += sum(count(block_id) == number for block_id, number in held.items())
+        num_shared = sum(count(block_id) > held[block_id] for block_id in kept.block_ids)
+        return needed - num_shared <= free
 
     def is_within_share(
         self,
@@ -378,4 +382,3 @@ class Memory:
 
 
 _NOTHING = Kept(0)
-_NO_BLOCKS: Counter[int] = Counter()
