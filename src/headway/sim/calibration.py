@@ -1,14 +1,16 @@
 """A short run of a real engine that is made to show what its steps cost, and the fit to it.
 
 Rounds of requests that come together: few to many, short to long, so that steps of every batch
-size, context and chunk occur, alone and mixed. Round by round the grid becomes finer, so that a run
-that is cut short has seen the whole range.
+size, context and chunk occur, alone and mixed. Pass by pass the grid becomes finer, so that a run
+that is cut short has seen the whole range; when it can't become finer, other lengths are tried, to
+the end of the time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 from random import Random
 
 from headway.core.limits import SchedulerLimits
@@ -19,6 +21,8 @@ from headway.sim.live import LiveEngine
 from headway.workload import Arrival
 
 _WARM_UP_TOKENS = 8
+_FINENESS = (4, 2, 1)
+"""Of the first passes: each so many-th batch size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +50,7 @@ class Calibration:
         profile: of device and host.
         num_steps: in the step log.
         seconds: that it took.
-        is_complete: whether all rounds were run.
+        is_complete: whether the finest grid was run once.
     """
 
     profile: Profile
@@ -81,17 +85,23 @@ def calibrate(
     began_s = now()
     engine.run([Arrival(at_s=0.0, prompt_tokens=_WARM_UP_TOKENS, output_tokens=_WARM_UP_TOKENS)])
     engine.step_log.steps.clear()
-    is_complete = True
-    for each in rounds(limits, longest):
-        if now() - began_s >= most_s:
-            is_complete = False
-            break
-        tell(f"{each.num_requests} requests, prompts of {each.prompt_tokens} tokens")
-        engine.run(_arrivals(each), lambda: now() - began_s >= most_s)
+    num_whole = 0
+    for each_pass in passes(limits, longest):
+        for each in each_pass:
+            tell(f"{each.num_requests} requests, prompts of {each.prompt_tokens} tokens")
+            engine.run(_arrivals(each), lambda: now() - began_s >= most_s)
+            if now() - began_s >= most_s:
+                break
+        else:
+            num_whole += 1
+            continue
+        break
     steps = engine.step_log.steps
     seconds = now() - began_s
     source = f"calibrated on {len(steps)} steps in {seconds:.0f} s"
-    return Calibration(profile_of(steps, name, source), len(steps), seconds, is_complete)
+    return Calibration(
+        profile_of(steps, name, source), len(steps), seconds, num_whole >= len(_FINENESS)
+    )
 
 
 def profile_of(steps: Sequence[ObservedStep], name: str, source: str) -> Profile:
@@ -104,19 +114,22 @@ def profile_of(steps: Sequence[ObservedStep], name: str, source: str) -> Profile
     return Profile(name=name, source=source, device=fit_device(steps), host=host)
 
 
-def rounds(limits: SchedulerLimits, longest: int) -> Iterator[Round]:
-    """Yield what to run, the coarse grid first."""
+def passes(limits: SchedulerLimits, longest: int) -> Iterator[list[Round]]:
+    """Yield what to run, without end: ever finer, and then other lengths with each batch size."""
     most = limits.max_num_seqs
     room = limits.num_blocks * limits.block_size
     batches = _spread(1, most)
     lengths = _spread(16, max(longest // 2, 16))
-    for fineness in (4, 2, 1):
+    for number in count():
+        fineness = _FINENESS[number] if number < len(_FINENESS) else 1
+        found = []
         for place, batch in enumerate(batches[::fineness]):
-            prompt = lengths[(place * 5 + fineness) % len(lengths)]
+            prompt = lengths[(place * 5 + 2 * number + 4) % len(lengths)]
             prompt = max(min(prompt, room // batch - 40), 8)
             output = max(min(longest - prompt, 32), 2)
-            late = tuple(lengths[(place + n) % len(lengths)] for n in range(2))
-            yield Round(batch, prompt, output, late if batch < most else ())
+            late = tuple(lengths[(place + number + n) % len(lengths)] for n in range(2))
+            found.append(Round(batch, prompt, output, late if batch < most else ()))
+        yield found
 
 
 def _spread(low: int, high: int) -> list[int]:

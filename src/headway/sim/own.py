@@ -18,6 +18,7 @@ from headway.sim.records import RequestRecord
 from headway.sim.simulation import simulate
 from headway.workload import Arrival, at_rate
 
+_CROWD = 1000
 BOUND = 5.0
 """Percent by which the medians may differ."""
 
@@ -138,11 +139,16 @@ def run_simulated(
 
 
 def saturating_rate(config: SchedulerConfig, lengths: Sequence[Arrival], profile: Profile) -> float:
-    """Return how many of these requests a second come out, by simulation, if all wait already."""
-    crowd = [_exact(each, 0.0) for each in lengths]
-    host = None if profile.host is None else profile.host.seconds
-    result = simulate(config, crowd, profile.device, host=host, sample_every_s=1e6)
-    return len(crowd) / result.end_s
+    """Return how many of these requests a second come out, by simulation, if all wait already.
+
+    Taken between the first and the last quarter of them: the batch fills before, and empties after.
+    """
+    crowd = [_exact(each, 0.0) for each in lengths[:_CROWD]]
+    limits = replace(config.limits, max_queue_requests=None, max_queue_tokens=None)
+    records = run_simulated(replace(config, limits=limits), crowd, profile)
+    ended = sorted(each.ended_at for each in records if each.ended_at and each.is_finished)
+    first, last = len(ended) // 4, 3 * len(ended) // 4
+    return (last - first) / (ended[last] - ended[first])
 
 
 def figures(records: Sequence[RequestRecord]) -> Figures:
