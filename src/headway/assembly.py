@@ -157,6 +157,43 @@ def _scheduler(config: SchedulerConfig) -> Scheduler:
         raise ConfigError(f"[scheduler] {error}") from error
 
 
+def scheduler_config_of(settings: Settings, progress: Callable[[str], None]) -> SchedulerConfig:
+    """Return how the scheduler of these settings is set up, without loading the model.
+
+    Raises:
+        UsageError: the model or the settings can't be used; the message says what to change.
+    """
+    checkpoint = _checkpoint(settings, progress)
+    return _scheduler_config(settings, checkpoint)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bare:
+    """What computes, and how its scheduler is set up, with nothing around them."""
+
+    name: str
+    executor: Executor
+    config: SchedulerConfig
+    vocab_size: int
+
+
+def assemble_bare(settings: Settings, progress: Callable[[str], None]) -> Bare:
+    """Find, open and load the model, to measure it.
+
+    Raises:
+        UsageError: the model or the settings can't be used; the message says what to change.
+    """
+    checkpoint = _checkpoint(settings, progress)
+    config = _scheduler_config(settings, checkpoint)
+    executor, _ = _executor(settings, checkpoint, config.limits)
+    return Bare(
+        name=settings.model.served_name or _default_name(settings.model.path),
+        executor=executor,
+        config=config,
+        vocab_size=checkpoint.config.vocab_size,
+    )
+
+
 def _scheduler_config(settings: Settings, checkpoint: Checkpoint) -> SchedulerConfig:
     max_model_len = _max_model_len(settings, checkpoint.config)
     num_blocks = _num_blocks(settings, checkpoint, max_model_len)

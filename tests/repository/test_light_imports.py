@@ -23,8 +23,8 @@ LIGHT = (
     "headway.executors.replay",
     "headway.executors.simulated",
     "headway.metrics",
-    "headway.report",
     "headway.profiles",
+    "headway.report",
     "headway.sim",
     "headway.workload",
 )

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from headway.cli import own
 from headway.cli.output import print_json, print_rows
 from headway.cli.replay import replay_and_report
 from headway.errors import UsageError
@@ -38,12 +39,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     _add_parity(checks)
     _add_foreign(checks)
+    _add_own(checks)
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the check."""
     if args.check == "parity":
         return replay_and_report(Path(args.journal), as_json=args.json)
+    if args.check == "own":
+        return own.run(args)
     return _foreign(args)
 
 
@@ -63,6 +67,13 @@ def _add_foreign(checks: argparse._SubParsersAction[_CheckParser]) -> None:
         help=f"folder of the saved runs (default: {_FOLDER} in ${_TRACES}, else in {_BESIDE})",
     )
     parser.add_argument("--run", metavar="NAME", help="only this run; default: all")
+    _add_json(parser)
+
+
+def _add_own(checks: argparse._SubParsersAction[_CheckParser]) -> None:
+    what = "the engine on this machine comes out of its simulation as it was"
+    parser = checks.add_parser("own", help=what, description=f"Checks that {what}.")
+    own.configure(parser)
     _add_json(parser)
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from headway.cli.output import print_json
 
 if TYPE_CHECKING:
     from headway.report import Report
+    from headway.report.page import Table
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
@@ -26,9 +28,25 @@ def add_output(parser: argparse.ArgumentParser) -> None:
 
 def write_report(args: argparse.Namespace, report: Report) -> None:
     """Print the report, after everything that was asked for is in its file."""
-    from headway.report import as_text, page, to_json, write_csv
+    from headway.report import as_text, to_json
 
     value = to_json(report, detailed=args.detailed)
+    write_files(args, report, value)
+    if args.json:
+        print_json(value)
+    else:
+        print(as_text(report))
+
+
+def write_files(
+    args: argparse.Namespace,
+    report: Report,
+    value: Mapping[str, Any],
+    tables: Sequence[tuple[str, Table]] = (),
+) -> None:
+    """Write the files that were asked for: ``value`` as JSON, ``tables`` first on the page."""
+    from headway.report import page, write_csv
+
     if args.output is not None:
         with open(args.output, "w", encoding="utf-8") as file:
             json.dump(value, file, allow_nan=False)
@@ -37,8 +55,4 @@ def write_report(args: argparse.Namespace, report: Report) -> None:
             write_csv(report.records, file)
     if args.html is not None:
         with open(args.html, "w", encoding="utf-8") as file:
-            file.write(page(report))
-    if args.json:
-        print_json(value)
-    else:
-        print(as_text(report))
+            file.write(page(report, tables))

@@ -14,6 +14,7 @@ from headway.core.accounts import ClassAccount
 from headway.core.draft import StepDraft
 from headway.core.limits import Batching, SchedulerLimits
 from headway.core.policy import Policies
+from headway.core.queues import KeyQueue
 from headway.core.sequence import Sequence
 from headway.core.slots import Slots
 from headway.core.starting import Starting, Verdict
@@ -45,6 +46,9 @@ class Admission:
         self._accounts = tuple(work.accounts.values())
         self._reserving = tuple(a for a in self._accounts if a.has_reservation)
         self._blocked: list[Sequence] = []  # who lacked blocks when last looked at
+        self._may_rest = self._decides_alike(limits)
+        #: what there was when nobody could start beside decodes alone
+        self._in_vain: tuple[int, ...] | None = None
 
     # ---------------------------------------------------------------- whose turn it is
 
@@ -55,16 +59,64 @@ class Admission:
         A step that had to preempt admits nobody: the blocks are needed by those who run.
         """
         accounts = self.open_accounts(now)
-        if draft.has_preempted or not self._is_worth_while(accounts, draft):
+        if draft.has_preempted or not self._is_worth_while(accounts, draft.turn):
             return
         self._start_from(accounts, draft, now, ahead_of)
+        if self._may_rest and ahead_of is None:
+            self._in_vain = None if draft.chunks else self._situation()
 
-    def _is_worth_while(self, accounts: list[ClassAccount], draft: StepDraft) -> bool:
+    def _is_worth_while(self, accounts: list[ClassAccount], turn: int | None) -> bool:
         """Whether a slot is free, or somebody may be displaced; else nobody need be asked."""
         if self._slots.num_free > 0:
             return True
         heads = (account.queue.peek() for account in accounts)
-        return any(head and self._starting.may_displace(head, draft.turn) for head in heads)
+        return any(head and self._starting.may_displace(head, turn) for head in heads)
+
+    def starts_nobody(self, now: float) -> bool:
+        """Whether ``run`` would start nobody, until somebody comes or leaves; between two turns.
+
+        If so this is as good as a run.
+        """
+        if any(len(account.hold) for account in self._accounts):
+            return False
+        if self._in_vain is not None and self._in_vain == self._situation():
+            return True
+        is_waited_for = any(len(account.queue) for account in self._accounts)
+        if is_waited_for and (self._slots.num_free > 0 or self.num_waiting_reserved):
+            return False
+        if self._is_worth_while(self.open_accounts(now), None):
+            if is_waited_for:
+                return False
+            self._blocked = []
+        return True
+
+    def _decides_alike(self, limits: SchedulerLimits) -> bool:
+        """Whether who can't start beside decodes alone can't beside their next tokens either.
+
+        These only take blocks. So it is, unless the order of those who wait changes with the tokens
+        that others get or with time, or a class that reaches its share leaves slots to others, or a
+        prompt of which less is in the cache by then lets others go first.
+        """
+        return (
+            all(type(account.queue) is KeyQueue for account in self._accounts)
+            and (len(self._accounts) == 1 or self._policies.compares_classes)
+            and not self._policies.looks_at_time
+            and not any(a.has_reservation or a.min_running for a in self._accounts)
+            and not self._work.memory.has_shares
+            and limits.enable_chunked_prefill
+            and limits.max_partial_prefills is None
+            and limits.max_long_partial_prefills is None
+        )
+
+    def _situation(self) -> tuple[int, ...]:
+        """Return numbers one of which changes whenever anybody comes, starts, stops or ends."""
+        counters = self._work.counters
+        return (
+            counters.submitted,
+            counters.preemptions,
+            len(self._work.running),
+            sum(len(account.queue) for account in self._accounts),
+        )
 
     def open_accounts(self, now: float) -> list[ClassAccount]:
         """Return the classes with work that is not held back; holds that are over end."""

@@ -7,7 +7,7 @@ but they are handed out last, the least recently used one first.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from headway.errors import InvariantError
 
@@ -53,6 +53,11 @@ class BlockPool:
         """Blocks that nobody holds, with or without kept content."""
         return len(self._free) + len(self._evictable)
 
+    @property
+    def num_plain(self) -> int:
+        """Free blocks without kept content: these are handed out first, and in one order."""
+        return len(self._free)
+
     def blocks_for(self, num_positions: int) -> int:
         """Return how many blocks hold that many positions."""
         return -(-num_positions // self.block_size)
@@ -60,6 +65,11 @@ class BlockPool:
     def reference_count(self, block_id: int) -> int:
         """Return how many holders the block has."""
         return self._reference_counts[block_id]
+
+    def num_held(self, block_ids: Iterable[int]) -> int:
+        """Return how many of these blocks somebody holds."""
+        counts = list(map(self._reference_counts.__getitem__, block_ids))
+        return len(counts) - counts.count(0)
 
     def allocate(self, count: int) -> list[int]:
         """Take ``count`` blocks, each with one holder; content is evicted only for want of others.

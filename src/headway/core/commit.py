@@ -49,7 +49,7 @@ def commit(
     """Return the plan of a draft, and what is in flight from now on."""
     members = [sequence for sequence, _ in draft.chunks.values()]
     new_sequences = tuple(_introduce(s) for s in members if not s.is_introduced)
-    table_updates = tuple(_update_tables(draft.grown + members))
+    table_updates = tuple(update_tables(draft.grown + members))
     slices = _decode_slices(draft.decodes)
     chunks = [(s, _schedule_tokens(s, count)) for s, count in draft.chunks.values()]
     slices += [part for _, part in chunks]
@@ -102,7 +102,8 @@ def _introduce(sequence: Sequence) -> NewSequence:
     )
 
 
-def _update_tables(sequences: Iterable[Sequence]) -> Iterable[TableUpdate]:
+def update_tables(sequences: Iterable[Sequence]) -> Iterable[TableUpdate]:
+    """Yield how the block tables have grown since the executor was told."""
     for sequence in sequences:
         first_index, block_ids = sequence.num_blocks_sent, sequence.block_ids
         if len(block_ids) > first_index:

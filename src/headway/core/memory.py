@@ -46,7 +46,7 @@ class Memory:
         self.swap = SwapSpace(limits.num_swap_blocks)
         self.block_size = limits.block_size
         self._limits = limits
-        self._has_shares = any(a.max_total_blocks < limits.num_blocks for a in accounts)
+        self.has_shares = any(a.max_total_blocks < limits.num_blocks for a in accounts)
         self._reserving = tuple(a for a in accounts if a.has_reservation)
         self.num_promised = 0  # blocks: what promised sequences hold or can ever need
         self._num_promisable = limits.num_blocks - sum(
@@ -65,6 +65,14 @@ class Memory:
         for account in self._reserving:
             if account is not sequence.account:
                 free -= account.num_unused_blocks
+        return free
+
+    @property
+    def num_unreserved(self) -> int:
+        """Free blocks that anybody may take."""
+        free = self.pool.num_free
+        for account in self._reserving:
+            free -= account.num_unused_blocks
         return free
 
     def num_missing(self, sequence: Sequence, num_positions: int) -> int:
@@ -100,17 +108,21 @@ class Memory:
         """
         if not self._can_promise(sequence):
             return False
-        held = Counter(b for s in leaving for b in s.block_ids) if leaving else _NO_BLOCKS
-        count = self.pool.reference_count
         free = self.available_to(sequence) - num_owed
-        free += sum(count(block_id) == number for block_id, number in held.items())
         if not is_alone and not sequence.account.has_reservation:
             free -= self._limits.watermark_blocks
-        # shared ones that stay in use by others are not taken from the free ones
-        num_shared = sum(count(block_id) > held[block_id] for block_id in kept.block_ids)
         has_copy = kept.partial_block is not None
-        needed = self.pool.blocks_for(sequence.num_known_positions)
-        return needed - num_shared + has_copy <= free
+        needed = self.pool.blocks_for(sequence.num_known_positions) + has_copy
+        num_leaving = sum(len(s.block_ids) for s in leaving)
+        if needed - len(kept.block_ids) > free + num_leaving:  # as good as it can be
+            return False
+        # shared ones that stay in use by others are not taken from the free ones
+        if not leaving:
+            return needed - self.pool.num_held(kept.block_ids) <= free
+        held, count = Counter([b for s in leaving for b in s.block_ids]), self.pool.reference_count
+        free += sum(count(block_id) == number for block_id, number in held.items())
+        num_shared = sum(count(block_id) > held[block_id] for block_id in kept.block_ids)
+        return needed - num_shared <= free
 
     def is_within_share(
         self,
@@ -283,8 +295,7 @@ class Memory:
 
     def extend_all(self, sequences: list[Sequence]) -> bool:
         """Give each sequence one more block, if there are enough for all of them."""
-        free = self.pool.num_free - sum(a.num_unused_blocks for a in self._reserving)
-        if len(sequences) > free or not self._are_within_shares(sequences):
+        if len(sequences) > self.num_unreserved or not self._are_within_shares(sequences):
             return False
         taken = self.pool.allocate(len(sequences))
         for sequence, block_id in zip(sequences, taken, strict=True):
@@ -294,8 +305,23 @@ class Memory:
             sequence.num_held_positions = min(num_held, sequence.max_positions)
         return True
 
+    def extend_in_order(self, steps: list[list[Sequence]]) -> bool:
+        """Do as ``extend_all`` would for each of several steps, one after the other."""
+        num_blocks = sum(map(len, steps))
+        if self.has_shares or num_blocks > min(self.pool.num_plain, self.num_unreserved):
+            return all(map(self.extend_all, steps))
+        taken, block_size = iter(self.pool.allocate(num_blocks)), self.block_size
+        for sequences in steps:
+            for sequence in sequences:
+                block_id = next(taken)
+                sequence.block_ids.append(block_id)
+                sequence.account.take_blocks((block_id,))
+                num_held = sequence.num_held_positions + block_size
+                sequence.num_held_positions = min(num_held, sequence.max_positions)
+        return True
+
     def _are_within_shares(self, sequences: list[Sequence]) -> bool:
-        if not self._has_shares:
+        if not self.has_shares:
             return True
         accounts = Counter([s.account for s in sequences])
         return all(number <= a.num_share_blocks for a, number in accounts.items())
@@ -356,4 +382,3 @@ class Memory:
 
 
 _NOTHING = Kept(0)
-_NO_BLOCKS: Counter[int] = Counter()

@@ -58,6 +58,11 @@ class Policies:
         """Whether the keys, not the weights, decide between classes."""
         return self._config.name in (PolicyName.PRIORITY, PolicyName.SLO)
 
+    @property
+    def looks_at_time(self) -> bool:
+        """Whether work that waits loses its place when its target can't be met any more."""
+        return self._config.name is PolicyName.SLO
+
     def precedes(self, waiting: Sequence, running: Sequence) -> bool:
         """Whether waiting work goes before the prefill of running work in the sharing of a step."""
         account = waiting.account

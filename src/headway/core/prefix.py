@@ -118,6 +118,12 @@ class KeyChain:
             keys.append(key)
         return keys[index]
 
+    def names(self, start: int, end: int) -> list[bytes]:
+        """Return the names of full blocks ``start`` to ``end - 1``, as far as they have one."""
+        if end > len(self._keys):
+            self.key(end - 1)
+        return self._keys[start:end]
+
     def parent(self, index: int) -> bytes | None:
         """Return the name of the block before ``index``, which is the root for index 0."""
         return self.key(index - 1) if index else self.root
@@ -198,6 +204,7 @@ class Match(NamedTuple):
 
 
 _NOTHING = Match()
+_FIRST_LOOK = 4
 
 
 #: its key, that of the block before it, its tokens (none where the chain has none): not a named
@@ -229,19 +236,26 @@ class PrefixCache:
         Nothing is held: the caller holds all of them, the partial one too, before it allocates
         any, and the partial one at least until its copy is planned.
         """
-        known, most_blocks = self._block_ids, most_positions // chain.block_size
-        found: list[int] = []
-        while len(found) < most_blocks:
-            key = chain.key(len(found))
-            block_id = known.get(key) if key is not None else None
-            if block_id is None:
-                break
-            found.append(block_id)
+        found = self._whole(chain, most_positions // chain.block_size)
         room = most_positions - len(found) * chain.block_size
         partial = self._partial(chain, len(found), room) if room > 0 else None
         if partial is not None:
             return Match(tuple(found), *partial)
         return Match(tuple(found)) if found else _NOTHING
+
+    def _whole(self, chain: KeyChain, most_blocks: int) -> list[int]:
+        """Find the whole blocks, ever more at a time: most prompts match nowhere or far."""
+        found: list[int] = []
+        get, count = self._block_ids.get, _FIRST_LOOK
+        while len(found) < most_blocks:
+            keys = chain.names(len(found), min(len(found) + count, most_blocks))
+            ids = [*map(get, keys), None]
+            end = ids.index(None)
+            found += ids[:end]  # type: ignore[arg-type]  # none of them is None
+            if end < count:
+                break
+            count *= 4
+        return found
 
     def register(self, chain: KeyChain, first: int, block_ids: Iterable[int]) -> int:
         """Make blocks of a sequence known, from block ``first`` on: complete, and applied.

@@ -15,12 +15,16 @@ _new = tuple.__new__  # half the time of the constructor of a named tuple
 
 
 class Results:
-    """Applies the results of steps."""
+    """Applies the results of steps.
+
+    Attributes:
+        charges_tenants: whether it is counted what each tenant gets.
+    """
 
     def __init__(self, work: Work, endings: Endings) -> None:
         self._work = work
         accounts = work.accounts.values()
-        self._charges_tenants = any(isinstance(a.queue, FairQueue) for a in accounts)
+        self.charges_tenants = any(isinstance(a.queue, FairQueue) for a in accounts)
         self._endings = endings
 
     def apply(self, step: InFlightStep, result: StepResult, now: float) -> None:
@@ -46,7 +50,7 @@ class Results:
     def _apply_decodes(self, step: InFlightStep, result: StepResult, now: float) -> None:
         """Append one token each: the innermost loop, so it is written out."""
         get_token, failures, stale = result.tokens.get, result.failures, step.stale
-        add_event, charges_tenants = self._work.events.append, self._charges_tenants
+        add_event, charges_tenants = self._work.events.append, self.charges_tenants
         for account, number in step.decodes_by_class:
             account.service.num_output_tokens += number
         for sequence in step.decodes:
@@ -68,7 +72,7 @@ class Results:
                 sequence.service.num_output_tokens += 1
             add_event(_new(TokenReady, (sequence.request_id, sequence.index, token)))
             if len(outputs) >= sequence.max_tokens or token_id in sequence.stop_token_ids:
-                self._end_if_complete(sequence, token, now)
+                self.end_if_complete(sequence, token.token_id, now)
 
     def _apply_chunk(
         self, sequence: Sequence, part: Slice, step: InFlightStep, result: StepResult, now: float
@@ -98,13 +102,14 @@ class Results:
         sequence.service.num_output_tokens += 1
         sequence.account.service.num_output_tokens += 1
         self._work.events.append(TokenReady(sequence.request_id, sequence.index, token))
-        self._end_if_complete(sequence, token, now)
+        self.end_if_complete(sequence, token.token_id, now)
 
-    def _end_if_complete(self, sequence: Sequence, token: SampledToken, now: float) -> None:
+    def end_if_complete(self, sequence: Sequence, token_id: int, now: float) -> None:
+        """End a sequence whose latest token is a stop token, or the last that it may have."""
         num_outputs = len(sequence.output_token_ids)
-        is_stop = token.token_id in sequence.stop_token_ids
+        is_stop = token_id in sequence.stop_token_ids
         if is_stop and num_outputs > sequence.min_tokens:
-            self._endings.finish_sequence(sequence, FinishReason.STOP, token.token_id, now)
+            self._endings.finish_sequence(sequence, FinishReason.STOP, token_id, now)
         elif num_outputs >= sequence.max_tokens:
             self._endings.finish_sequence(sequence, FinishReason.LENGTH, None, now)
 

@@ -19,7 +19,7 @@ from headway.core.chunking import Chunking
 from headway.core.classes import PolicyName, ServiceClass
 from headway.core.commit import commit
 from headway.core.config import SchedulerConfig
-from headway.core.costs import LearnedCosts
+from headway.core.costs import LearnedCosts, StepFeatures
 from headway.core.deadlines import Deadlines
 from headway.core.draft import StepDraft
 from headway.core.endings import Endings
@@ -27,15 +27,16 @@ from headway.core.gatekeeper import Gatekeeper
 from headway.core.growth import Growth
 from headway.core.hold import Hold
 from headway.core.lifecycle import Move
-from headway.core.limits import Batching
+from headway.core.limits import Batching, PreemptionChoice
 from headway.core.memory import Memory
 from headway.core.padded import PaddedPlanner
-from headway.core.plan import Idle, RequestId, StepPlan, StepResult
+from headway.core.plan import Idle, RequestId, StepPlan, StepResult, TableUpdate
 from headway.core.planner import ContinuousPlanner, Planner
 from headway.core.policy import Policies, ttft_slack
 from headway.core.predict import OutputLengthPredictor, make_predictor
 from headway.core.preemption import Preemption
 from headway.core.queues import FairQueue, KeyQueue, Queue, SlackQueue
+from headway.core.repeat import Repeatable, Repeated, Repeater
 from headway.core.request import Request
 from headway.core.results import Results
 from headway.core.sequence import LiveRequest
@@ -65,6 +66,7 @@ class Scheduler:
         self.config = config
         self.limits = limits = config.limits
         self._costs = LearnedCosts(config.costs)
+        self._costs_matter = _weighs_costs(config)
         predictor = predictor or make_predictor(config.policy.predictor)
         self._policies = policies = Policies(config.policy, self._costs, predictor)
         accounts = {settings.name: _open(settings, config) for settings in config.classes}
@@ -88,6 +90,7 @@ class Scheduler:
         drain_rate = self._endings.drain_rate
         self._gatekeeper = Gatekeeper(work, config, self._slots, self._admission, drain_rate)
         self._deadlines = Deadlines()
+        self._repeater = Repeater(work, limits, self._admission, self._deadlines, self._results)
         self._next_sequence_id = 0
         self.scheduled_at: float | None = None  # the latest call of ``schedule``
 
@@ -170,9 +173,33 @@ class Scheduler:
         if result.step_id != oldest:
             raise InvariantError(f"result of step {result.step_id}, expected {oldest}")
         step = self.work.in_flight.pop(result.step_id)
-        self._costs.observe(step.features, result.elapsed_s)
+        if self._costs_matter:
+            self._costs.observe(step.features, result.elapsed_s)
         self._results.apply(step, result, now)
         return self.work.take_events()
+
+    # ---------------------------------------------------------------- many steps at once
+
+    def repeatable(self, now: float) -> Repeatable | None:
+        """Return how many steps from now on would only repeat each other; None is "ask me"."""
+        return self._repeater.outlook(now)
+
+    def repeat(self, repeated: Repeated) -> tuple[tuple[TableUpdate, ...], tuple[ev.Event, ...]]:
+        """Do what as many calls of ``schedule`` and ``apply`` would, right after ``repeatable``.
+
+        Returns how the block tables have grown, and the events of the last step, in which
+        sequences may have ended; those of the tokens are left out.
+
+        Raises:
+            InvariantError: there are more steps than could be repeated.
+        """
+        updates = self._repeater.take(repeated)
+        self.scheduled_at = (repeated.began_s, *repeated.ended_s[-2:-1])[-1]
+        features = StepFeatures(0, len(repeated.token_ids))
+        if self._costs_matter:
+            for elapsed_s in repeated.elapsed_s:
+                self._costs.observe(features, elapsed_s)
+        return updates, self.work.take_events()
 
     # ---------------------------------------------------------------- views
 
@@ -284,6 +311,15 @@ _QUEUES: dict[PolicyName, Callable[[], Queue]] = {
     PolicyName.FAIR: FairQueue,
     PolicyName.SLO: SlackQueue,
 }
+
+
+def _weighs_costs(config: SchedulerConfig) -> bool:
+    """Whether any decision asks what steps cost; else nobody need learn it."""
+    return (
+        PolicyName.SLO in (config.policy.name, *(each.policy for each in config.classes))
+        or any(each.ttft_target_s is not None for each in config.classes)
+        or config.limits.preemption_mode is PreemptionChoice.AUTO
+    )
 
 
 def _open(settings: ServiceClass, config: SchedulerConfig) -> ClassAccount:

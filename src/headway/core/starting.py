@@ -79,7 +79,7 @@ class Starting:
         self._start(draft, sequence, fitting, count, now)
         return Verdict.STARTED
 
-    def may_displace(self, sequence: Sequence, turn: int) -> bool:
+    def may_displace(self, sequence: Sequence, turn: int | None) -> bool:
         """Whether there may be somebody whose slot it can take."""
         return self._victims.may_exist(sequence, turn)
 

@@ -25,7 +25,7 @@ class Victims:
         self._threshold = priority_threshold
         self._takes_newest = limits.preemption_victim is VictimChoice.NEWEST
         self._lowest_running: dict[ClassAccount, int] = {}
-        self._lowest_at = -1
+        self._lowest_at: int | None = None
 
     def for_growth(self, needy: Sequence, turn: int, is_own_class: bool) -> Sequence | None:
         """Return who gives blocks to a running sequence that must grow; None is nobody.
@@ -45,7 +45,7 @@ class Victims:
         ]
         return min(eligible, key=self._by_kind_and_choice, default=None)
 
-    def may_exist(self, waiting: Sequence, turn: int) -> bool:
+    def may_exist(self, waiting: Sequence, turn: int | None) -> bool:
         """Whether it is worth while to look for somebody whom a waiting sequence may displace."""
         if waiting.account.is_below_minimum or waiting.num_passed:
             return True
@@ -57,12 +57,13 @@ class Victims:
         found = own if is_full else max(lowest.values(), default=-math.inf)
         return found >= waiting.priority + self._threshold
 
-    def _lowest(self, turn: int) -> dict[ClassAccount, int]:
+    def _lowest(self, turn: int | None) -> dict[ClassAccount, int]:
         """Return the number of the lowest priority in each class that can be displaced.
 
-        It is found once a turn; who starts in the turn is no victim in it.
+        It is found once a turn; who starts in the turn is no victim in it. Between turns, which
+        is None, it is found anew.
         """
-        if self._lowest_at != turn:
+        if turn is None or self._lowest_at != turn:
             self._lowest_at = turn
             lowest: dict[ClassAccount, int] = {}
             self._lowest_running = lowest

@@ -7,8 +7,9 @@ the sequence's index and the position.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Protocol
 
 from headway.core.plan import (
@@ -20,6 +21,7 @@ from headway.core.plan import (
     StepResult,
     TableUpdate,
 )
+from headway.core.repeat import Repeatable
 from headway.executors.plan_checks import check_moves, check_padding
 from headway.executors.simulated_tokens import ArbitraryVocabulary
 from headway.profiles.shape import StepCost, StepShape
@@ -36,6 +38,7 @@ class Sleeper(Protocol):
 @dataclass(slots=True)
 class _SimulatedSequence:
     num_tokens: int  # of the prompt, and sampled
+    end: int  # tokens with which it has drawn a stop token
     upcoming: Iterator[SampledToken]
     failure: str | None
     num_positions: int = 0  # that its table has room for
@@ -91,6 +94,44 @@ class SimulatedExecutor:
                 sequence.num_tokens += 1
         return StepResult(plan.step_id, tokens, failures, elapsed_s=elapsed_s)
 
+    # ---------------------------------------------------------------- many steps at once
+
+    def look_ahead(self, steps: Repeatable) -> tuple[StepShape, int]:
+        """Return the shape of the first of these steps, and how many there are to a stop token.
+
+        Each of the further ones attends over one position more for each sequence.
+        """
+        for sequence_id in steps.released:
+            self._sequences.pop(sequence_id, None)
+        known = self._sequences
+        found = [known[sequence_id] for sequence_id in steps.sequence_ids]
+        ends = [sequence.num_tokens for sequence in found]
+        left = min([sequence.end - sequence.num_tokens for sequence in found])
+        if any(sequence.failure is not None for sequence in found):
+            left = 0
+        return StepShape((), len(ends), sum(ends), max(ends), min(ends)), min(left, steps.most)
+
+    def next_positions(self, steps: Repeatable) -> dict[SequenceId, int]:
+        """Return the position that the first of these steps computes of each sequence."""
+        known = self._sequences
+        return {each: known[each].num_tokens - 1 for each in steps.sequence_ids}
+
+    def draw_ahead(self, steps: Repeatable, count: int) -> dict[SequenceId, list[int]]:
+        """Draw the tokens of ``count`` steps."""
+        known, drawn = self._sequences, {}
+        for sequence_id in steps.sequence_ids:
+            sequence = known[sequence_id]
+            sequence.num_tokens += count
+            drawn[sequence_id] = [each.token_id for each in islice(sequence.upcoming, count)]
+        return drawn
+
+    def grow(self, updates: Iterable[TableUpdate]) -> None:
+        """Take over how the block tables have grown in these steps."""
+        for update in updates:
+            self._update_table(update)
+
+    # ---------------------------------------------------------------- parts of a plan
+
     def _check_blocks(self, plan: StepPlan) -> None:
         check_moves(plan, num_blocks=self._num_blocks, num_swap_blocks=self._num_swap_blocks)
         if plan.padding is not None:
@@ -108,15 +149,17 @@ class SimulatedExecutor:
     def _add(self, new: NewSequence) -> None:
         if new.sequence_id in self._sequences:
             raise ValueError(f"sequence {new.sequence_id} is new and already known")
-        sampling = new.sampling
+        sampling, length = new.sampling, self._output_length(new)
+        num_prompt_tokens = len(new.prompt_token_ids)
         wants_scores = sampling.logprobs is not None or sampling.prompt_logprobs is not None
         self._sequences[new.sequence_id] = _SimulatedSequence(
-            num_tokens=len(new.prompt_token_ids),
+            num_tokens=num_prompt_tokens,
+            end=num_prompt_tokens + length if length and sampling.stop_token_ids else _NEVER,
             upcoming=self._vocabulary.draws(
                 seed=sampling.seed,
                 index=new.index,
                 stop_token_ids=sampling.stop_token_ids,
-                length=self._output_length(new),
+                length=length,
             ),
             failure=_NO_SCORES if wants_scores else None,
         )
@@ -155,6 +198,7 @@ class SimulatedExecutor:
             raise ValueError(f"sequence {sequence_id} is unknown") from None
 
 
+_NEVER = 1 << 62
 _NO_SCORES = "the simulated executor has no log-probabilities"
 
 

@@ -37,7 +37,11 @@ class ArbitraryVocabulary:
             length: output tokens, the stop token included; None never stops.
         """
         tokens = self._tokens_without(stop_token_ids)
-        endless = chain.from_iterable(_batches(f"{seed}:{index}", tokens))
+        endless: Iterator[SampledToken]
+        if len(tokens) <= 2 and tokens[0] is tokens[-1]:
+            endless = repeat(tokens[0])  # there is nothing to choose
+        else:
+            endless = chain.from_iterable(_batches(f"{seed}:{index}", tokens))
         if length is None or not stop_token_ids:
             return endless
         stop = SampledToken(stop_token_ids[0])

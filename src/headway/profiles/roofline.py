@@ -13,7 +13,7 @@ from headway.profiles.collective import AllReduce
 from headway.profiles.devices import Device
 from headway.profiles.errors import ProfileError
 from headway.profiles.model_shape import ModelShape
-from headway.profiles.shape import StepShape
+from headway.profiles.shape import Chunk, StepShape
 
 _ACTIVATION_BYTES = 2
 
@@ -64,16 +64,31 @@ class Roofline:
         self.all_reduce = all_reduce or device.all_reduce(num_devices)
         self._flops = device.flops[kind] * self.efficiency.compute
         self._bytes_per_s = device.bytes_per_s * self.efficiency.bandwidth
+        self._kinds = _kinds_of_layer(model)
+        self._kv_bytes = self._kv_bytes_per_token()
+        #: by tokens, and by sequences: few differ, and each is asked for in thousands of steps
+        self._token_s: dict[int, float] = {}
+        self._sequence_s: dict[int, float] = {}
 
     def seconds(self, shape: StepShape) -> float:
         """Return the predicted time of a step; 0 if it computes nothing."""
-        if shape.num_tokens == 0:
+        chunks, num_decodes, context, _, _, _ = shape
+        num_tokens = num_decodes
+        for chunk in chunks:
+            num_tokens += chunk.length
+        if num_tokens == 0:
             return 0.0
-        num_layers = self.model.num_layers
-        layers_s = num_layers * (self.efficiency.layer_s + self._matrices_s(shape.num_tokens))
-        attention_s = self._prefill_attention_s(shape) + self._decode_attention_s(shape)
-        head_s = self._head_s(shape.num_sequences)
-        return layers_s + attention_s + head_s + self._exchange_s(shape.num_tokens)
+        num_sequences = len(chunks) + num_decodes
+        token_s = self._token_s.get(num_tokens)
+        if token_s is None:
+            token_s = self._token_s[num_tokens] = self._by_tokens_s(num_tokens)
+        sequence_s = self._sequence_s.get(num_sequences)
+        if sequence_s is None:
+            sequence_s = self._sequence_s[num_sequences] = self._head_s(num_sequences)
+        total_s = token_s + sequence_s
+        if num_decodes:
+            total_s += self._decode_attention_s(num_decodes, context)
+        return total_s + self._prefill_attention_s(chunks) if chunks else total_s
 
     def num_kv_blocks(
         self, *, block_size: int = 16, utilization: float = 0.9, reserved_bytes: float = 0.0
@@ -86,13 +101,18 @@ class Roofline:
         """
         free = utilization * self.device.memory_bytes - reserved_bytes
         free -= self.model.weight_bytes / self.num_devices
-        num_bytes = self._kv_bytes_per_token() * self.model.num_layers * block_size
+        num_bytes = self._kv_bytes * self.model.num_layers * block_size
         return max(int(free / num_bytes), 0)
 
     def _kv_bytes_per_token(self) -> float:
         """Bytes in one layer, on one device; key-value heads that are too few are repeated."""
         num_heads = max(self.model.num_kv_heads / self.num_devices, 1)
         return 2 * num_heads * self.model.head_dim * self.model.kv_element_bytes
+
+    def _by_tokens_s(self, num_tokens: int) -> float:
+        """All layers' matrices, and what several devices exchange."""
+        layer_s = self.efficiency.layer_s + self._matrices_s(num_tokens)
+        return self.model.num_layers * layer_s + self._exchange_s(num_tokens)
 
     def _matrices_s(self, num_tokens: int) -> float:
         """One layer's matrices."""
@@ -105,36 +125,27 @@ class Roofline:
         move_s = touched * model.weights.bits / 8 / self._bytes_per_s
         return max(compute_s, move_s) / self.num_devices
 
-    def _prefill_attention_s(self, shape: StepShape) -> float:
+    def _prefill_attention_s(self, chunks: tuple[Chunk, ...]) -> float:
         """All layers. A position attends to itself and all before it, so half of a chunk's own."""
         model = self.model
         flops = self.device.flops["bf16"] * self.efficiency.attention
         width = 4 * model.num_heads * model.head_dim / self.num_devices
         total_s = 0.0
-        for window, num_layers in self._kinds_of_layer():
-            for cached, length in shape.chunks:
+        for window, num_layers in self._kinds:
+            for cached, length in chunks:
                 mean = min(cached + (length + 1) / 2, window)
                 read = min(cached, window) + length
                 compute_s = width * length * mean / flops
-                move_s = read * self._kv_bytes_per_token() / self._bytes_per_s
+                move_s = read * self._kv_bytes / self._bytes_per_s
                 total_s += num_layers * max(compute_s, move_s)
         return total_s
 
-    def _decode_attention_s(self, shape: StepShape) -> float:
+    def _decode_attention_s(self, num_decodes: int, context: int) -> float:
         """All layers: the keys and values are read, and little is computed with each."""
-        if shape.num_decodes == 0:
-            return 0.0
-        mean = shape.decode_context / shape.num_decodes
-        read = sum(number * min(mean, window) for window, number in self._kinds_of_layer())
-        return shape.num_decodes * read * self._kv_bytes_per_token() / self._bytes_per_s
-
-    def _kinds_of_layer(self) -> tuple[tuple[float, int], ...]:
-        """Return (window, number of layers that have it)."""
-        model = self.model
-        if model.num_windowed_layers == 0:
-            return ((float("inf"), model.num_layers),)
-        others = model.num_layers - model.num_windowed_layers
-        return ((float("inf"), others), (float(model.window), model.num_windowed_layers))
+        read = 0.0
+        for window, num_layers in self._kinds:
+            read += num_layers * min(context, num_decodes * window)
+        return read * self._kv_bytes / self._bytes_per_s
 
     def _head_s(self, num_sequences: int) -> float:
         compute = 2 * num_sequences * self.model.head_weights
@@ -147,6 +158,14 @@ class Roofline:
             return 0.0
         num_bytes = num_tokens * self.model.hidden_size * _ACTIVATION_BYTES
         return 2 * self.model.num_layers * self.all_reduce.seconds(num_bytes)
+
+
+def _kinds_of_layer(model: ModelShape) -> tuple[tuple[float, int], ...]:
+    """Return (window, number of layers that have it)."""
+    if model.num_windowed_layers == 0:
+        return ((float("inf"), model.num_layers),)
+    others = model.num_layers - model.num_windowed_layers
+    return ((float("inf"), others), (float(model.window), model.num_windowed_layers))
 
 
 #: On whichever of the three was left out of the choice, half of the kinds of step are predicted

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from headway.profiles.shape import StepCost, StepShape
 
 
+@runtime_checkable
 class Bounded(StepCost, Protocol):
     """A cost model that knows its range."""
 
     def covers(self, shape: StepShape) -> bool:
         """Whether the step lies within what was measured."""
         ...
+
+
+def watched(cost: StepCost) -> tuple[StepCost, Watched | None]:
+    """Return the model with an eye on its range, if it has one, and that eye."""
+    if not isinstance(cost, Bounded):
+        return cost, None
+    watching = Watched(cost)
+    return watching, watching
 
 
 class Watched:
@@ -38,6 +47,11 @@ class Watched:
             self.num_beyond += 1
             self.seconds_beyond += seconds
         return seconds
+
+    @property
+    def warning(self) -> str | None:
+        """What is to be said of it; None if it stayed within its range."""
+        return f"{self}: these are extrapolated" if self.num_beyond else None
 
     def __str__(self) -> str:
         return f"{self.num_beyond} of {self.num_steps} steps lie beyond what was measured"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from headway.core.events import (
+    Cancelled,
     Event,
     Expired,
     Failed,
@@ -16,6 +19,7 @@ from headway.core.events import (
 )
 from headway.core.plan import RequestId, SequenceId, StepPlan, StepResult
 from headway.core.ports import Executor
+from headway.core.repeat import Repeatable
 from headway.core.request import Request
 from headway.sim.records import FINISHED, RequestRecord, Served, StepSeries
 
@@ -34,6 +38,7 @@ class Recorder:
         self.records: list[RequestRecord] = []
         self.steps = StepSeries()
         self._live: dict[RequestId, RequestRecord] = {}
+        self._ended: list[tuple[RequestId, float]] = []
         self._input_tokens: dict[str, int] = {}
         self._output_tokens: dict[str, int] = {}
 
@@ -48,6 +53,16 @@ class Recorder:
     def tenant_of(self, request_id: RequestId) -> str:
         """Return the tenant of a live request."""
         return self._live[request_id].arrival.tenant
+
+    def num_tokens_of(self, request_id: RequestId) -> int | None:
+        """Return how many tokens a request has got; None if it isn't live."""
+        record = self._live.get(request_id)
+        return None if record is None else len(record.token_times)
+
+    def take_ended(self) -> list[tuple[RequestId, float]]:
+        """Return who has ended since the last call, and when."""
+        ended, self._ended = self._ended, []
+        return ended
 
     def count_input(self, tenant: str, count: int) -> None:
         """Count prompt positions that were computed for the first time."""
@@ -72,6 +87,15 @@ class Recorder:
             else:
                 self._on_event(event, now)
 
+    def on_repeated(self, request_ids: Sequence[RequestId], ended_s: array[float]) -> None:
+        """Write down that each of these requests got a token at each of these moments."""
+        live, outputs, count = self._live, self._output_tokens, len(ended_s)
+        for request_id in request_ids:
+            record = live[request_id]
+            record.token_times.extend(ended_s)
+            tenant = record.arrival.tenant
+            outputs[tenant] = outputs.get(tenant, 0) + count
+
     def on_step(self, num_sequences: int, num_tokens: int, elapsed_s: float) -> None:
         """Nothing: :class:`RecordingExecutor` sees more of a step."""
 
@@ -91,10 +115,21 @@ class Recorder:
             self._end(event.request_id, now, "expired", event.reason)
         elif isinstance(event, Failed):
             self._end(event.request_id, now, "failed", event.message)
+        elif isinstance(event, Cancelled):
+            self._end(event.request_id, now, "cancelled", event.reason)
 
     def _end(self, request_id: RequestId, now: float, outcome: str, reason: str) -> None:
         record = self._live.pop(request_id)
         record.outcome, record.reason, record.ended_at = outcome, reason, now
+        self._ended.append((request_id, now))
+
+
+class RepeatedTimes(NamedTuple):
+    """When the device began each of several steps, when each ended, and how long it took."""
+
+    began_s: array[float]
+    ended_s: array[float]
+    elapsed_s: array[float]
 
 
 class RecordingExecutor:
@@ -123,6 +158,21 @@ class RecordingExecutor:
         steps.num_tokens.append(sum(part.count for part in plan.slices))
         steps.num_prefill_tokens.append(num_prefill_tokens)
         return result
+
+    def repeated(self, steps: Repeatable, times: RepeatedTimes, events: tuple[Event, ...]) -> None:
+        """Record steps that another ran, and what happened in the last of them."""
+        for sequence_id in steps.released:
+            self._prompts.pop(sequence_id, None)
+        self._recorder.on_repeated(steps.request_ids, times.ended_s)
+        if events:
+            self._recorder.on_events(events, times.ended_s[-1])
+        series, num_steps = self._recorder.steps, len(times.ended_s)
+        num_sequences = array("q", (len(steps.sequence_ids),)) * num_steps
+        series.began_at.extend(times.began_s)
+        series.elapsed_s.extend(times.elapsed_s)
+        series.num_sequences.extend(num_sequences)
+        series.num_tokens.extend(num_sequences)
+        series.num_prefill_tokens.extend(array("q", (0,)) * num_steps)
 
     def _count(self, plan: StepPlan) -> int:
         """Count the prompt positions that are new; return the positions that are prefilled."""

@@ -19,9 +19,10 @@ class RequestRecord:
     """One request. All moments are seconds of virtual time, or None if they did not come.
 
     Attributes:
+        number: its place in the workload.
         arrival: what came, and when.
-        outcome: ``finished``, ``rejected``, ``expired``, ``failed``, or ``unfinished`` if the
-            simulation ended before it did.
+        outcome: ``finished``, ``rejected``, ``expired``, ``failed``, ``cancelled``, or
+            ``unfinished`` if the simulation ended before it did.
         reason: why it was rejected or expired, or how it failed.
         submitted_at: when the scheduler got it: as soon as the step ended in which it came.
         started_at: when it first got a slot.
@@ -42,6 +43,7 @@ class RequestRecord:
     num_preemptions: int = 0
     num_cached_tokens: int = 0
     num_passed: int = 0
+    number: int = 0
 
     @property
     def is_finished(self) -> bool:

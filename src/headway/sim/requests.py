@@ -9,8 +9,8 @@ from headway.workload import Arrival
 
 #: ends each answer where the workload says
 STOP_TOKEN_ID = 0
-#: tokens that answers are made of
-VOCAB_SIZE = 1 << 12
+#: tokens that answers are made of: the stop token, and another, since nobody reads them
+VOCAB_SIZE = 2
 #: token ids of prompts are beyond those, and below this, which the prefix cache can name
 _END = 1 << 32
 

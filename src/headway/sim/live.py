@@ -1,0 +1,139 @@
+"""A real engine under a workload, in real time, by the loop of the simulator: no HTTP, no text.
+
+What a simulation of it is held against.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import inf
+from random import Random
+
+from headway.core.config import SchedulerConfig
+from headway.core.events import Event
+from headway.core.plan import RequestId
+from headway.core.ports import Executor
+from headway.core.request import Request
+from headway.core.sampling import SamplingParams
+from headway.core.scheduler import Scheduler
+from headway.engine.clock import Clock
+from headway.engine.loop import Engine
+from headway.sim.naming import number_of, request_id_of
+from headway.sim.recorder import Recorder
+from headway.sim.records import RequestRecord
+from headway.sim.step_recorder import StepRecorder
+from headway.workload import Arrival
+
+_LEAST_WAIT_S = 1e-6
+"""A difference of two moments may be rounded to nothing, and a wait for it would never end."""
+
+
+class LiveEngine:
+    """A real executor behind the scheduler, driven in one thread.
+
+    Attributes:
+        step_log: what each step took, from the beginning on.
+        clock: real time, or a virtual one if the executor is simulated.
+    """
+
+    def __init__(
+        self,
+        config: SchedulerConfig,
+        executor: Executor,
+        clock: Clock,
+        *,
+        vocab_size: int,
+        seed: int = 0,
+    ) -> None:
+        """Make an engine; prompts are drawn from ``vocab_size`` tokens."""
+        self.clock = clock
+        self.step_log = StepRecorder(executor, clock.now)
+        self._watch = _Watch()
+        self._engine = Engine(Scheduler(config), self.step_log, clock, observers=(self._watch,))
+        self._vocab_size = vocab_size
+        self._seed = seed
+        self._num_requests = 0
+
+    def run(
+        self, arrivals: Sequence[Arrival], stop: Callable[[], bool] = lambda: False
+    ) -> list[RequestRecord]:
+        """Serve arrivals at their times, from now on, until all have ended.
+
+        ``stop``, asked after each step, ends it before; what runs then is cancelled. Moments of the
+        records are seconds from the begin.
+        """
+        first = self._num_requests
+        self._num_requests += len(arrivals)
+        requests = [self._request(first + n, each) for n, each in enumerate(arrivals)]
+        recorder = self._watch.begin(arrivals, first, self.clock.now())
+        self._serve(arrivals, requests, stop)
+        for request in requests:
+            self._engine.cancel(request.request_id, "stopped")
+        return recorder.records
+
+    def _serve(
+        self, arrivals: Sequence[Arrival], requests: Sequence[Request], stop: Callable[[], bool]
+    ) -> None:
+        due_s = [self._watch.began_s + each.at_s for each in arrivals]
+        due_s.append(inf)
+        num_submitted = 0
+        while not stop():
+            while due_s[num_submitted] <= self.clock.now():
+                self._engine.submit(requests[num_submitted])
+                num_submitted += 1
+            outcome = self._engine.step()
+            if outcome.error is not None:
+                raise outcome.error
+            if outcome.is_idle:
+                self.step_log.idle()
+                wake_s = inf if outcome.wake_at is None else outcome.wake_at
+                wake_s = min(due_s[num_submitted], wake_s)
+                if wake_s == inf:
+                    break
+                self.clock.sleep(max(wake_s - self.clock.now(), _LEAST_WAIT_S))
+        self.step_log.idle()
+
+    def _request(self, number: int, arrival: Arrival) -> Request:
+        """Return a request with a prompt of its own, whose answer has exactly its length."""
+        draw = Random(f"{self._seed}/{number}").randrange
+        prompt = tuple(draw(self._vocab_size) for _ in range(arrival.prompt_tokens))
+        return Request(
+            request_id=request_id_of(number),
+            prompt_token_ids=prompt,
+            sampling=SamplingParams(max_tokens=arrival.output_tokens),
+            class_name=arrival.class_name,
+            tenant=arrival.tenant,
+            priority=arrival.priority,
+        )
+
+
+class _Watch:
+    """Observes the engine for the run that is on, in seconds from its begin."""
+
+    def __init__(self) -> None:
+        self.began_s = 0.0
+        self._recorder = Recorder(_nobody)
+
+    def begin(self, arrivals: Sequence[Arrival], first: int, began_s: float) -> Recorder:
+        """Begin a run whose requests are numbered from ``first`` on."""
+
+        def blank(request_id: RequestId) -> RequestRecord:
+            number = number_of(request_id) - first
+            return RequestRecord(arrivals[number], number=number)
+
+        self.began_s = began_s
+        self._recorder = Recorder(blank)
+        return self._recorder
+
+    def on_submitted(self, request: Request, now: float) -> None:
+        self._recorder.on_submitted(request, now - self.began_s)
+
+    def on_events(self, events: Sequence[Event], now: float) -> None:
+        self._recorder.on_events(events, now - self.began_s)
+
+    def on_step(self, num_sequences: int, num_tokens: int, elapsed_s: float) -> None:
+        self._recorder.on_step(num_sequences, num_tokens, elapsed_s)
+
+
+def _nobody(request_id: RequestId) -> RequestRecord:
+    raise AssertionError(f"{request_id} came before the first run")

@@ -1,0 +1,195 @@
+"""How true the simulation of one's own engine is: calibrated, run and simulated, several times.
+
+Nothing is fitted on the run that is judged: the profile is from the calibration before it, and the
+rates come from the simulator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import median
+from typing import NamedTuple
+
+from headway.core.config import SchedulerConfig
+from headway.metrics.quantiles import quantile
+from headway.profiles.profile import Profile
+from headway.sim.records import RequestRecord
+from headway.sim.simulation import simulate
+from headway.workload import Arrival, at_rate
+
+_CROWD = 1000
+BOUND = 5.0
+"""Percent by which the medians may differ."""
+
+
+class Figure(NamedTuple):
+    """One of what is compared, in seconds or tokens a second."""
+
+    key: str
+    title: str
+
+
+FIGURES = (
+    Figure("ttft_p50", "TTFT p50"),
+    Figure("ttft_p99", "TTFT p99"),
+    Figure("tpot_p50", "TPOT p50"),
+    Figure("tpot_p99", "TPOT p99"),
+    Figure("output_throughput", "output tokens/s"),
+)
+
+Figures = Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One figure at one load: every repetition of both, their medians, and how far these differ."""
+
+    figure: Figure
+    real: Sequence[float]
+    simulated: Sequence[float]
+
+    @property
+    def error(self) -> float:
+        """By how much the simulated median differs, in percent."""
+        return 100 * (median(self.simulated) / median(self.real) - 1)
+
+    @property
+    def spread(self) -> float:
+        """From the least to the most that was measured, in percent of the median."""
+        return 100 * (max(self.real) - min(self.real)) / median(self.real)
+
+    @property
+    def holds(self) -> bool:
+        """Whether the medians are close enough."""
+        return abs(self.error) <= BOUND
+
+
+@dataclass(frozen=True, slots=True)
+class LoadVerdict:
+    """One load, as a share of what saturates the engine."""
+
+    share: float
+    rate: float
+    num_requests: int
+    rows: tuple[Row, ...]
+
+
+@dataclass(slots=True)
+class _Load:
+    share: float
+    real: list[Figures] = field(default_factory=list)
+    simulated: list[Figures] = field(default_factory=list)
+    rate: float = 0.0
+    num_requests: int = 0
+
+
+Measure = Callable[[Sequence[Arrival]], Sequence[RequestRecord]]
+"""Runs a workload on the real engine."""
+
+
+def judge(
+    config: SchedulerConfig,
+    lengths: Sequence[Arrival],
+    *,
+    calibrate: Callable[[], Profile],
+    measure: Measure,
+    shares: Sequence[float] = (0.5, 0.9),
+    repetitions: int = 5,
+    duration_s: float = 60.0,
+    tell: Callable[[str], None] = lambda _: None,
+) -> tuple[LoadVerdict, ...]:
+    """Calibrate, run and simulate in turn, and compare the medians.
+
+    The rates are fixed by the first calibration. Each repetition is of the same requests at the
+    same times.
+
+    Args:
+        config: of both schedulers.
+        lengths: a workload of any pace, long enough for the duration at the highest rate.
+        calibrate: measures the real engine, which is at rest.
+        measure: runs a workload on it.
+        shares: of the rate that saturates it.
+        repetitions: how often.
+        duration_s: of each run.
+        tell: hears of the progress.
+    """
+    loads = [_Load(share) for share in shares]
+    saturation = 0.0
+    for number in range(1, repetitions + 1):
+        tell(f"{number} of {repetitions}: calibrating")
+        profile = calibrate()
+        saturation = saturation or saturating_rate(config, lengths, profile)
+        for load in loads:
+            load.rate = load.share * saturation
+            arrivals = _paced(lengths, load.rate, duration_s)
+            load.num_requests = len(arrivals)
+            tell(f"{number} of {repetitions}: {load.rate:.3g} requests/s, {len(arrivals)} of them")
+            load.real.append(figures(measure(arrivals)))
+            load.simulated.append(figures(run_simulated(config, arrivals, profile)))
+    return tuple(_verdict(load) for load in loads)
+
+
+def run_simulated(
+    config: SchedulerConfig, arrivals: Sequence[Arrival], profile: Profile
+) -> Sequence[RequestRecord]:
+    """Simulate what the real engine is to run."""
+    host = None if profile.host is None else profile.host.seconds
+    return simulate(config, arrivals, profile.device, host=host, sample_every_s=1e6).requests
+
+
+def saturating_rate(config: SchedulerConfig, lengths: Sequence[Arrival], profile: Profile) -> float:
+    """Return how many of these requests a second come out, by simulation, if all wait already.
+
+    Taken between the first and the last quarter of them: the batch fills before, and empties after.
+    """
+    crowd = [_exact(each, 0.0) for each in lengths[:_CROWD]]
+    limits = replace(config.limits, max_queue_requests=None, max_queue_tokens=None)
+    records = run_simulated(replace(config, limits=limits), crowd, profile)
+    ended = sorted(each.ended_at for each in records if each.ended_at and each.is_finished)
+    first, last = len(ended) // 4, 3 * len(ended) // 4
+    return (last - first) / (ended[last] - ended[first])
+
+
+def figures(records: Sequence[RequestRecord]) -> Figures:
+    """Return the figures of a run in which every request ended well.
+
+    Raises:
+        ValueError: one did not.
+    """
+    lost = [each for each in records if not each.is_finished]
+    if lost:
+        raise ValueError(f"{len(lost)} of {len(records)} requests did not end well")
+    ttfts = [each.ttft_s or 0.0 for each in records]
+    tpots = [each.tpot_s for each in records if each.tpot_s is not None]
+    num_tokens = sum(len(each.token_times) for each in records)
+    return {
+        "ttft_p50": quantile(ttfts, 0.5),
+        "ttft_p99": quantile(ttfts, 0.99),
+        "tpot_p50": quantile(tpots, 0.5),
+        "tpot_p99": quantile(tpots, 0.99),
+        "output_throughput": num_tokens / max(each.ended_at or 0.0 for each in records),
+    }
+
+
+def _paced(lengths: Sequence[Arrival], rate: float, duration_s: float) -> list[Arrival]:
+    """Return the workload at a rate, as far as it comes within the duration."""
+    paced = at_rate(lengths, rate)
+    return [_exact(each, each.at_s) for each in paced if each.at_s < duration_s]
+
+
+def _exact(arrival: Arrival, at_s: float) -> Arrival:
+    """Return a request whose client asks for just as many tokens as it gets."""
+    return replace(arrival, at_s=at_s, max_tokens=arrival.output_tokens)
+
+
+def _verdict(load: _Load) -> LoadVerdict:
+    rows = tuple(
+        Row(
+            figure,
+            [each[figure.key] for each in load.real],
+            [each[figure.key] for each in load.simulated],
+        )
+        for figure in FIGURES
+    )
+    return LoadVerdict(load.share, load.rate, load.num_requests, rows)

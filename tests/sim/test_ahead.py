@@ -1,0 +1,282 @@
+"""Steps taken at once: every plan, block id and record is that of steps taken one by one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from io import BytesIO
+from random import Random
+
+import pytest
+
+from headway.core.classes import PolicyName, ServiceClass
+from headway.core.config import PolicyConfig, PredictorName, SchedulerConfig
+from headway.core.costs import StepCosts
+from headway.core.limits import PreemptionChoice, SchedulerLimits
+from headway.core.plan import Idle, SampledToken, StepPlan, StepResult
+from headway.core.repeat import Repeated
+from headway.core.request import PromptHashes, Request
+from headway.core.sampling import SamplingParams
+from headway.core.scheduler import Scheduler
+from headway.engine.journal import Journal
+from headway.errors import InvariantError
+from headway.profiles.shape import StepShape
+from headway.sim import SimulationResult, replica, simulate
+from headway.sim.requests import request_of
+from headway.workload import Arrival
+
+COST = StepCosts(base_s=0.02, prefill_token_s=0.001, decode_s=0.003)
+
+
+class ByContext:
+    """Costs that grow with the context, so that each step takes another time."""
+
+    def seconds(self, shape: StepShape) -> float:
+        return COST.seconds(shape) + 1e-5 * shape.decode_context + 1e-6 * shape.longest_decode
+
+
+class WithJournal:
+    """What a simulation gave, and all that it wrote down."""
+
+    def __init__(self, config: SchedulerConfig, arrivals: list[Arrival], **more: object) -> None:
+        stream = _Kept()
+        journal = Journal(stream, Scheduler(config))
+        self.result: SimulationResult = simulate(
+            config, arrivals, ByContext(), journal=journal, sample_every_s=0.5, **more
+        )  # type: ignore[arg-type]
+        journal.close()
+        self.log = stream.text
+
+
+class _Kept(BytesIO):
+    text = b""
+
+    def close(self) -> None:
+        self.text = self.getvalue()
+        super().close()
+
+
+def outcomes(result: SimulationResult) -> list[object]:
+    """Return everything that a simulation tells."""
+    steps = result.steps
+    series = (steps.began_at, steps.elapsed_s, steps.num_sequences, steps.num_tokens)
+    return [result.requests, series, result.samples, result.end_s, result.statistics]
+
+
+def assert_same(config: SchedulerConfig, arrivals: list[Arrival], **more: object) -> WithJournal:
+    """Run both ways and compare, line by line first, since lines say more than a difference."""
+    slow = WithJournal(config, arrivals, leaps=False, **more)
+    fast = WithJournal(config, arrivals, leaps=True, **more)
+    pairs = zip(fast.log.splitlines(), slow.log.splitlines(), strict=False)
+    for number, (mine, other) in enumerate(pairs, 1):
+        assert mine == other, f"line {number}"
+    assert len(fast.log) == len(slow.log)
+    assert outcomes(fast.result) == outcomes(slow.result)
+    return fast
+
+
+# ------------------------------------------------------------------ any workload, any policy
+
+CLASSES = (
+    ServiceClass(
+        name="a", weight=4, priority=0, ttft_target_s=1.0, tpot_target_s=0.1, max_running_share=0.7
+    ),
+    ServiceClass(name="b", weight=1, priority=1, max_queue_requests=4, queue_timeout_s=3.0),
+    ServiceClass(name="c", priority=2, best_effort=True, min_running_share=0.2),
+)
+RESERVED = (
+    ServiceClass(name="a", reserved_slots=2, reserved_blocks=12),
+    ServiceClass(name="b", weight=2, request_timeout_s=4.0),
+    ServiceClass(name="c", max_waiting_time_s=0.3, max_output_tokens=9),
+)
+PLAIN = tuple(ServiceClass(name=name, priority=number) for number, name in enumerate("abc"))
+ALONE = (ServiceClass(name="a", ttft_target_s=2.0),)
+
+
+def random_limits(random: Random) -> SchedulerLimits:
+    num_seqs = random.choice((2, 4, 8, 16))
+    num_swap_blocks = random.choice((0, 30))
+    modes = list(PreemptionChoice) if num_swap_blocks else [PreemptionChoice.RECOMPUTE]
+    return SchedulerLimits(
+        num_blocks=random.choice((24, 40, 80, 400)),
+        block_size=random.choice((1, 4, 8)),
+        max_model_len=96,
+        max_num_seqs=num_seqs,
+        max_num_batched_tokens=random.choice((num_seqs, 24, 64)) + num_seqs,
+        max_waiting_time_s=random.choice((0.0, 0.0, 0.2)),
+        max_passes=random.choice((0, 2, 16)),
+        watermark_blocks=random.choice((0, 2)),
+        enable_prefix_sharing=random.random() < 0.5,
+        num_swap_blocks=num_swap_blocks,
+        preemption_mode=random.choice(modes),
+        max_plans_in_flight=random.choice((1, 1, 1, 2)),
+    )
+
+
+def random_arrivals(random: Random, count: int, names: str) -> list[Arrival]:
+    now, arrivals = 0.0, []
+    pace = random.choice((0.02, 0.2, 0.6))
+    for _ in range(count):
+        now += random.expovariate(1 / pace)
+        output = random.choice((1, 2, 5, 20, 50))
+        prompt = random.randint(1, 40)
+        hashes = PromptHashes(8, tuple(range(prompt // 8))) if random.random() < 0.4 else None
+        arrivals.append(
+            Arrival(
+                at_s=now,
+                prompt_tokens=prompt,
+                output_tokens=output,
+                max_tokens=random.choice((None, output, 50)),
+                class_name=random.choice(names),
+                tenant=random.choice(("x", "y")),
+                hashes=hashes,
+            )
+        )
+    return arrivals
+
+
+@pytest.mark.parametrize("policy", list(PolicyName))
+@pytest.mark.parametrize("seed", range(16))
+def test_a_random_workload_is_planned_alike(policy: PolicyName, seed: int) -> None:
+    random = Random(f"{policy}:{seed}")
+    limits = random_limits(random)
+    classes = random.choice((CLASSES, PLAIN, ALONE, ALONE))
+    if random.random() < 0.2 and limits.num_blocks > 24 and limits.max_num_seqs > 4:
+        classes = RESERVED
+    predictor = random.choice(list(PredictorName))
+    config = SchedulerConfig(
+        limits=limits,
+        policy=PolicyConfig(name=policy, predictor=predictor, ageing_s=2.0),
+        classes=classes,
+    )
+    assert_same(config, random_arrivals(random, 40, "abc"[: len(classes)]))
+
+
+# ------------------------------------------------------------------ single cases
+
+
+def limits(**changes: object) -> SchedulerLimits:
+    numbers: dict[str, object] = {
+        "num_blocks": 64,
+        "block_size": 4,
+        "max_model_len": 128,
+        "max_num_seqs": 8,
+        "max_num_batched_tokens": 64,
+        **changes,
+    }
+    return SchedulerLimits(**numbers)  # type: ignore[arg-type]
+
+
+def arrival(at_s: float = 0.0, prompt: int = 10, output: int = 30, **more: object) -> Arrival:
+    return Arrival(at_s=at_s, prompt_tokens=prompt, output_tokens=output, **more)  # type: ignore[arg-type]
+
+
+def test_host_time_passes_in_each_step() -> None:
+    config = SchedulerConfig(limits=limits())
+    both = [arrival(), arrival(at_s=0.5, output=12)]
+    assert_same(config, both, host=lambda shape: 0.001 * shape.num_sequences)
+
+
+def test_an_end_between_two_steps_is_kept() -> None:
+    config = SchedulerConfig(limits=limits())
+    assert_same(config, [arrival(output=100)], until_s=1.0)
+
+
+def test_the_last_blocks_are_given_in_the_same_order() -> None:
+    config = SchedulerConfig(limits=limits(num_blocks=26, block_size=1))
+    both = assert_same(config, [arrival(prompt=3, output=n, max_tokens=n) for n in (14, 16)])
+    assert both.result.statistics.num_preemptions > 0
+
+
+def num_turns(config: SchedulerConfig, arrivals: list[Arrival]) -> int:
+    """Return how often the scheduler was asked for a plan."""
+    calls: list[float] = []
+
+    class Counted(Scheduler):
+        def schedule(self, now: float) -> StepPlan | Idle:
+            calls.append(now)
+            return super().schedule(now)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(replica, "Scheduler", Counted)
+        simulate(config, arrivals, COST, sample_every_s=1e6)
+    return len(calls)
+
+
+def test_few_turns_are_needed() -> None:
+    config = SchedulerConfig(limits=limits(num_blocks=400, max_model_len=1200))
+    assert num_turns(config, [arrival(output=1000)]) < 10
+
+
+def test_sequences_of_one_request_are_taken_step_by_step() -> None:
+    def twins(number: int, each: Arrival, max_model_len: int) -> Request:
+        return replace(request_of(number, each, max_model_len), n=2)
+
+    config = SchedulerConfig(limits=limits(enable_prefix_sharing=True))
+    both = assert_same(config, [arrival(output=9)], make_request=twins)
+    times = both.result.requests[0].token_times
+    assert len(times) == 18
+    assert list(times) == sorted(times)
+
+
+# ------------------------------------------------------------------ the scheduler's side of it
+
+
+def started(**changes: object) -> Scheduler:
+    """Return a scheduler with one request that decodes."""
+    scheduler = Scheduler(SchedulerConfig(limits=limits(**changes)))
+    sampling = SamplingParams(max_tokens=20, stop_token_ids=(0,))
+    scheduler.submit(Request(request_id="r", prompt_token_ids=(5,) * 6, sampling=sampling), 0.0)  # type: ignore[arg-type]
+    plan = scheduler.schedule(0.0)
+    assert isinstance(plan, StepPlan)
+    sequence_id = plan.slices[0].sequence_id
+    scheduler.apply(StepResult(plan.step_id, {sequence_id: SampledToken(1)}), 1.0)
+    return scheduler
+
+
+def test_it_says_how_many_steps_are_alike() -> None:
+    steps = started().repeatable(1.0)
+    assert steps is not None
+    assert (steps.most, steps.released, steps.first_step_id) == (19, (), 1)
+
+
+def test_nothing_is_alike_with_two_plans_in_flight() -> None:
+    assert started(max_plans_in_flight=2).repeatable(1.0) is None
+
+
+def test_nothing_is_alike_while_somebody_may_start() -> None:
+    scheduler = started()
+    request = Request(request_id="s", prompt_token_ids=(7,), sampling=SamplingParams(max_tokens=1))  # type: ignore[arg-type]
+    scheduler.submit(request, 1.0)
+    assert scheduler.repeatable(1.0) is None
+
+
+def test_a_stop_token_between_is_a_bug() -> None:
+    scheduler = started()
+    steps = scheduler.repeatable(1.0)
+    assert steps is not None
+    tokens = {steps.sequence_ids[0]: [1, 0, 1]}
+    with pytest.raises(InvariantError, match="stops between"):
+        scheduler.repeat(Repeated(1.0, [2.0, 3.0, 4.0], [1.0] * 3, tokens))
+
+
+def test_blocks_are_there_after_the_steps() -> None:
+    scheduler = started()
+    steps = scheduler.repeatable(1.0)
+    assert steps is not None
+    tokens = {steps.sequence_ids[0]: [1] * 6}
+    updates, events = scheduler.repeat(
+        Repeated(1.0, [float(n) for n in range(2, 8)], [1.0] * 6, tokens)
+    )
+    assert [(each.first_index, len(each.block_ids)) for each in updates] == [(2, 1)]
+    assert events == ()
+    scheduler.check()
+    assert scheduler.statistics().num_steps == 7
+
+
+def test_work_that_lacks_blocks_does_not_stop_the_leaps() -> None:
+    """The second one waits for blocks until the first ends, and is asked after once."""
+    config = SchedulerConfig(limits=limits(num_blocks=30, max_model_len=120))
+    both = [arrival(prompt=10, output=n, max_tokens=n) for n in (80, 100)]
+    both[1] = replace(both[1], prompt_tokens=100, output_tokens=10, max_tokens=10)
+    assert_same(config, both)
+    assert num_turns(config, both) < 12
