@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -52,7 +53,8 @@ def test_a_journal_of_serving_makes_a_profile(
         Arrival(at_s=0.3 * n, prompt_tokens=20 + 30 * (n % 7), output_tokens=5 + n)
         for n in range(20)
     ]
-    simulate(CONFIG, arrivals, COSTS, journal=Journal.open(journal, Scheduler(CONFIG)))
+    with closing(Journal.open(journal, Scheduler(CONFIG))) as writing:
+        simulate(CONFIG, arrivals, COSTS, journal=writing)
     output = tmp_path / "profile.json"
     assert (
         main(["calibrate", "--from-journal", str(journal), "--output", str(output), "--json"]) == 0
@@ -98,7 +100,7 @@ def test_refusals_of_own(
 
 
 def judged(*arguments: str, clock: VirtualClock, loaded: Bare) -> int:
-    parser = CommandParser(Command("own", "", ""))
+    parser = CommandParser(Command("own", "", "judge"))
     own.configure(parser)
     args = parser.read(
         ["--repetitions", "2", "--duration-s", "30", "--calibrate-s", "20", *arguments]
