@@ -1,6 +1,9 @@
 #include "threads.h"
 
 #include <pthread.h>
+#ifdef __linux__
+#include <sched.h>
+#endif
 
 #include <chrono>
 #include <utility>
@@ -23,6 +26,39 @@ inline void pause() {
   asm volatile("yield");
 #endif
 }
+
+#ifdef __linux__
+
+int present_core() { return sched_getcpu(); }
+
+// Where a thread might run when it began.
+class Places {
+ public:
+  Places() {
+    if (sched_getaffinity(0, sizeof all_, &all_) != 0) CPU_ZERO(&all_);
+  }
+
+  // Move the thread if it is on this core, and there is another.
+  void avoid(int core) const {
+    if (core != present_core() || core < 0 || core >= CPU_SETSIZE) return;
+    cpu_set_t others = all_;
+    CPU_CLR(core, &others);
+    if (CPU_COUNT(&others) > 0) sched_setaffinity(0, sizeof others, &others);
+  }
+
+ private:
+  cpu_set_t all_;
+};
+
+#else
+
+int present_core() { return -1; }
+
+struct Places {
+  void avoid(int) const {}
+};
+
+#endif
 
 std::atomic<int> forks{0};  // on the way from the first process that loaded this to the present one
 
@@ -66,6 +102,7 @@ void ThreadPool::run(int count, int grain, Call call, const void* data) {
                           std::memory_order_relaxed);
     ranges_[i].end = static_cast<int>(static_cast<int64_t>(count) * (i + 1) / size);
   }
+  caller_core_.store(present_core(), std::memory_order_relaxed);
   gate_.fetch_add(1);  // opened
   if (sleepers_.load() > 0) {
     const std::lock_guard<std::mutex> wake_lock(mutex_);
@@ -117,10 +154,12 @@ void ThreadPool::do_parts(int thread) {
 }
 
 void ThreadPool::serve(int thread) {
+  const Places places;
   uint32_t seen = 0;
   while (!is_stopping_) {
     seen = wait_for_work(seen);
     if (seen % 2 == 0) continue;
+    places.avoid(caller_core_.load(std::memory_order_relaxed));
     active_.fetch_add(1);
     // Joined in time? The caller closes the gate first and then waits for those who have.
     if (gate_.load() % 2 == 1) work(thread);

@@ -3,7 +3,8 @@
 // Threads wait spinning for a short while and then sleep, so that they are quick inside a step and
 // out of the way of others after it. The caller never waits for a thread that has not begun: it does
 // the work itself, so another process on a core costs that core and no more. For one that has begun it
-// waits in the same way. In a process that was forked from the one with the threads there are none:
+// waits in the same way. A thread that finds itself on the caller's core moves to another one: where a
+// system wakes both on one core, it may leave them there for half a second. In a process that was forked from the one with the threads there are none:
 // there the caller does everything.
 #pragma once
 
@@ -56,7 +57,6 @@ class ThreadPool {
   void wait_for_others();
   void serve(int thread);
   uint32_t wait_for_work(uint32_t seen);
-
   const int num_forks_;  // before the threads began
   std::vector<Range> ranges_;
   Call call_ = nullptr;
@@ -66,6 +66,7 @@ class ThreadPool {
   std::exception_ptr failure_;
   // Odd while there is work that a thread may join; each fork and each join adds one.
   alignas(128) std::atomic<uint32_t> gate_{0};
+  std::atomic<int> caller_core_{-1};
   alignas(128) std::atomic<int> active_{0};
   alignas(128) std::atomic<int> sleepers_{0};
   std::atomic<bool> is_stopping_{false}, is_caller_asleep_{false};

@@ -1,5 +1,6 @@
 // The thread pool alone, for the sanitizers: every part is done once and what it wrote is seen after
 // the join, whoever calls, however many threads sleep, and whatever a body throws.
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -9,6 +10,10 @@
 #include <string>
 #include <thread>
 #include <vector>
+
+#ifdef __linux__
+#include <sched.h>
+#endif
 
 #include "threads.h"
 
@@ -106,6 +111,44 @@ void check_short_lives() {
   }
 }
 
+#ifdef __linux__
+
+cpu_set_t places() {
+  cpu_set_t all;
+  check(sched_getaffinity(0, sizeof all, &all) == 0, "a thread's cores are not known");
+  return all;
+}
+
+void stay_on(int core) {
+  cpu_set_t only;
+  CPU_ZERO(&only);
+  CPU_SET(core, &only);
+  check(sched_setaffinity(0, sizeof only, &only) == 0, "a thread can't be bound to a core");
+}
+
+// A thread that was put on the caller's core leaves it.
+void check_threads_make_way() {
+  const cpu_set_t all = places();
+  if (CPU_COUNT(&all) < 2) return;
+  ThreadPool pool(2);
+  const int core = sched_getcpu();
+  stay_on(core);
+  std::atomic<bool> is_put{false}, is_away{false};
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (!is_away && std::chrono::steady_clock::now() < until) {
+    pool.parallel(64, 1, [&](int, int, int thread) {
+      std::this_thread::sleep_for(std::chrono::microseconds(20));  // so that both get parts
+      if (thread == 0) return;
+      if (is_put) is_away = sched_getcpu() != core;
+      else stay_on(core), is_put = true;
+    });
+  }
+  check(is_away, "a thread stayed on the caller's core");
+  sched_setaffinity(0, sizeof all, &all);
+}
+
+#endif
+
 }  // namespace
 
 int main() {
@@ -118,5 +161,8 @@ int main() {
     check_exceptions(pool);
   }
   check_short_lives();
+#ifdef __linux__
+  check_threads_make_way();
+#endif
   std::puts("threads_test: passed");
 }
