@@ -12,7 +12,9 @@ from headway.config import Settings
 from headway.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
+    from headway.profiles.interference import Interference
     from headway.profiles.profile import Profile
+    from headway.profiles.shape import StepCost
     from headway.sim.replica import Machine
 
 
@@ -41,11 +43,21 @@ class Simulated:
         machine: each replica.
         name: of model and machine.
         source: where the step costs are from.
+        interference: how the machine slows down from time to time, if that is known.
     """
 
     machine: Machine
     name: str
     source: str
+    interference: Interference | None = None
+
+    def replicas(self, count: int, cost: StepCost, seed: int) -> list[Machine]:
+        """Return so many machines with these costs, each slowed down at times of its own."""
+        from headway.profiles.interference import costs_of_engine
+
+        numbers = range(seed * count, (seed + 1) * count)
+        costs = [costs_of_engine(cost, self.interference, number) for number in numbers]
+        return [replace(self.machine, cost=each) for each in costs]
 
 
 def simulated_from(args: argparse.Namespace, settings: Settings) -> Simulated:
@@ -83,7 +95,7 @@ def simulated_from(args: argparse.Namespace, settings: Settings) -> Simulated:
         cost=cost,
         host=None if profile.host is None else profile.host.seconds,
     )
-    return Simulated(machine, profile.name, profile.source)
+    return Simulated(machine, profile.name, profile.source, profile.interference)
 
 
 def _profile(args: argparse.Namespace, settings: Settings) -> Profile:

@@ -122,7 +122,7 @@ def _run(args: argparse.Namespace, spec: WorkloadSpec, simulated: Simulated) -> 
     workload = build(spec)
     began = perf_counter()
     result = simulate_fleet(
-        [replace(machine, cost=cost)] * args.replicas,
+        simulated.replicas(args.replicas, cost, spec.seed),
         router,
         workload,
         until_s=float("inf") if args.until_s is None else args.until_s,

@@ -13,11 +13,19 @@ def _pairs(shape: StepShape) -> float:
     return sum(length * (cached + (length + 1) / 2) for cached, length in shape.chunks)
 
 
+def _rows_above(number: int) -> Callable[[StepShape], float]:
+    """Return a feature for rows that cost more than the first: those hide behind the weights."""
+    return lambda shape: max(shape.num_tokens - number, 0)
+
+
 FEATURES: Mapping[str, Callable[[StepShape], float]] = {
     "step": lambda _: 1.0,
     "prefill_tokens": lambda shape: shape.num_prefill_tokens,
     "prefill_pairs": _pairs,
     "decodes": lambda shape: shape.num_decodes,
+    "rows_above_8": _rows_above(8),
+    "rows_above_32": _rows_above(32),
+    "rows_above_128": _rows_above(128),
     "decode_context": lambda shape: shape.decode_context,
     "mixed": lambda shape: float(bool(shape.chunks) and shape.num_decodes > 0),
     "swapped_blocks": lambda shape: shape.num_swapped_blocks,

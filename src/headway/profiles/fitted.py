@@ -18,7 +18,7 @@ _FEATURES: Mapping[Side, Mapping[str, Callable[[StepShape], float]]] = {
     "host": HOST_FEATURES,
 }
 _HELD_OUT_EVERY = 5
-_PASSES = 3
+_PASSES = 5
 _OUTLIER = 2.0
 """Steps that took this many times what is expected count for less, in proportion (Huber, 1964)."""
 _FEWEST = 20
@@ -117,9 +117,10 @@ def _fit(side: Side, steps: Sequence[_Observation]) -> FittedCosts:
 
 
 def _costs(side: Side, steps: Sequence[_Observation]) -> dict[str, float]:
-    """Weigh each step by the inverse square of its time: errors grow with the time.
+    """Weigh each step by the inverse square of the time that is expected: errors grow with it.
 
-    Again and again, since only a fit tells which steps are outliers.
+    Again and again, since only a fit tells what is expected, and which steps are outliers. (With
+    the time that was measured as the weight, steps that were quick by chance would count for more.)
     """
     features = _FEATURES[side]
     rows = [([feature(shape) for feature in features.values()], s) for shape, s in steps]
@@ -127,10 +128,9 @@ def _costs(side: Side, steps: Sequence[_Observation]) -> dict[str, float]:
     for _ in range(_PASSES):
         equations = NormalEquations(len(features))
         for row, seconds in rows:
-            expected = sum(x * cost for x, cost in zip(row, costs, strict=False))
-            most = _OUTLIER * expected
-            loudness = most / seconds if costs and seconds > most > 0 else 1.0
-            equations.add(row, seconds, loudness / seconds**2)
+            expected = sum(x * cost for x, cost in zip(row, costs, strict=False)) or seconds
+            loudness = min(_OUTLIER * expected / seconds, 1.0)
+            equations.add(row, seconds, loudness / expected**2)
         costs = equations.solve()
     return {name: cost for name, cost in zip(features, costs, strict=True) if cost > 0}
 

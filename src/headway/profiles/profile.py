@@ -18,6 +18,7 @@ from headway.profiles.devices import Device
 from headway.profiles.errors import ProfileError
 from headway.profiles.fitted import FitError, FittedCosts
 from headway.profiles.grid import Grid
+from headway.profiles.interference import Interference
 from headway.profiles.model_shape import Experts, ModelShape, WeightFormat
 from headway.profiles.roofline import Efficiency, Roofline
 from headway.profiles.shape import StepCost
@@ -41,6 +42,7 @@ class Profile:
         device: the time of a step on the device.
         host: what the host does beside it; None is nothing.
         overlaps: whether it does so while the device works on the step before.
+        interference: how the machine slowed down while it was measured; None is not known.
     """
 
     name: str
@@ -48,6 +50,7 @@ class Profile:
     device: StepCost
     host: FittedCosts | None = None
     overlaps: bool = False
+    interference: Interference | None = None
 
 
 def write_profile(path: Path, profile: Profile) -> None:
@@ -94,6 +97,7 @@ def profile_as_json(profile: Profile) -> Json:
                 "device": encode(profile.device),
                 "host": None if profile.host is None else _fitted_as_json(profile.host),
                 "overlaps": profile.overlaps,
+                "interference": _interference_as_json(profile.interference),
             }
     raise ProfileError(f"{type(profile.device).__name__} can't be written to a file")
 
@@ -118,11 +122,20 @@ def profile_from_json(values: Any) -> Profile:
             device=decode(values["device"]),
             host=None if values["host"] is None else _fitted_from_json(values["host"]),
             overlaps=values["overlaps"],
+            interference=_interference_from_json(values.get("interference")),
         )
     except KeyError as error:
         raise ProfileError(f"it lacks or doesn't know {error}") from error
     except (AttributeError, IndexError, TypeError, ValueError) as error:
         raise ProfileError(f"it is damaged: {error}") from error
+
+
+def _interference_as_json(interference: Interference | None) -> Json | None:
+    return None if interference is None else asdict(interference)
+
+
+def _interference_from_json(values: Json | None) -> Interference | None:
+    return None if values is None else Interference(**values)
 
 
 # ---------------------------------------------------------------- kinds

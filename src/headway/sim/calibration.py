@@ -16,6 +16,7 @@ from random import Random
 from headway.core.limits import SchedulerLimits
 from headway.profiles.features import ObservedStep
 from headway.profiles.fitted import fit_device, fit_host
+from headway.profiles.interference import interference_of
 from headway.profiles.profile import Profile
 from headway.sim.live import LiveEngine
 from headway.workload import Arrival
@@ -111,7 +112,14 @@ def profile_of(steps: Sequence[ObservedStep], name: str, source: str) -> Profile
         ProfileError: there are too few steps.
     """
     host = fit_host(steps) if any(each.host_s > 0 for each in steps) else None
-    return Profile(name=name, source=source, device=fit_device(steps), host=host)
+    device = fit_device(steps)
+    return Profile(
+        name=name,
+        source=source,
+        device=device,
+        host=host,
+        interference=interference_of([(device.seconds(s.shape), s.seconds) for s in steps]),
+    )
 
 
 def passes(limits: SchedulerLimits, longest: int) -> Iterator[list[Round]]:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from headway.core.config import SchedulerConfig
 from headway.metrics.quantiles import quantile
+from headway.profiles.interference import costs_of_engine
 from headway.profiles.profile import Profile
 from headway.sim.records import RequestRecord
 from headway.sim.simulation import simulate
@@ -135,7 +136,8 @@ def run_simulated(
 ) -> Sequence[RequestRecord]:
     """Simulate what the real engine is to run."""
     host = None if profile.host is None else profile.host.seconds
-    return simulate(config, arrivals, profile.device, host=host, sample_every_s=1e6).requests
+    cost = costs_of_engine(profile.device, profile.interference)
+    return simulate(config, arrivals, cost, host=host, sample_every_s=1e6).requests
 
 
 def saturating_rate(config: SchedulerConfig, lengths: Sequence[Arrival], profile: Profile) -> float:
