@@ -10,7 +10,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 
@@ -169,7 +169,7 @@ def scheduler_config_of(settings: Settings, progress: Callable[[str], None]) -> 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bare:
-    """What computes, and how its scheduler is set up, with nothing around them."""
+    """What computes, and how its scheduler is set up, with nothing around them, and no classes."""
 
     name: str
     executor: Executor
@@ -183,6 +183,7 @@ def assemble_bare(settings: Settings, progress: Callable[[str], None]) -> Bare:
     Raises:
         UsageError: the model or the settings can't be used; the message says what to change.
     """
+    settings = replace(settings, classes={}, tenants={})
     checkpoint = _checkpoint(settings, progress)
     config = _scheduler_config(settings, checkpoint)
     executor, _ = _executor(settings, checkpoint, config.limits)

@@ -252,3 +252,14 @@ def test_an_instruction_set_that_is_not_there_is_refused_by_name(
     limits = assembly._scheduler_config(settings, CHECKPOINT).limits
     with pytest.raises(ConfigError, match=r"has no instruction set avx512; it has avx2, portable"):
         assembly._executor(settings, CHECKPOINT, limits)
+
+
+def test_what_is_measured_bare_has_no_classes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(assembly, "_checkpoint", lambda settings, progress: CHECKPOINT)
+    settings = load_settings(
+        flags={"model.executor": "simulated", "kv.num_blocks": 20, "model.path": "tiny"}
+    ).settings
+    classes = {"chat": ClassSettings(), "batch": ClassSettings()}
+    bare = assembly.assemble_bare(replace(settings, classes=classes), lambda _: None)
+    assert [each.name for each in bare.config.classes] == ["default"]
+    assert bare.vocab_size == CONFIG.vocab_size
