@@ -111,9 +111,9 @@ constexpr int kRoughRun = 1024;
 struct Kernels {
   const char* name;
 
-  // These two have scratch memory for a row of the output, with what fills its last group.
-  void (*norm)(const NormArgs&, int begin, int end, float* row);
-  void (*gate)(const GateArgs&, int begin, int end, float* row);
+  // These two have scratch memory for kRowTile rows of the output, with what fills their last groups.
+  void (*norm)(const NormArgs&, int begin, int end, float* rows);
+  void (*gate)(const GateArgs&, int begin, int end, float* rows);
   void (*pack)(const PackArgs&, int begin, int end);
   // A panel: `num_blocks` blocks of columns from its first, for the rows of some tiles.
   void (*linear[(int)Packed::count])(const LinearArgs&, int block, int num_blocks, int row_begin,

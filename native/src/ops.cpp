@@ -58,8 +58,8 @@ uint8_t* Ops::scratch(int thread, size_t bytes) {
   return pages.data();
 }
 
-float* Ops::row(int thread, const Tensor& x) {
-  return reinterpret_cast<float*>(scratch(thread, row_stride(x.columns) * 4));
+float* Ops::tile_rows(int thread, const Tensor& x) {
+  return reinterpret_cast<float*>(scratch(thread, kRowTile * row_stride(x.columns) * 4));
 }
 
 // Whole tiles a thread, so that no two write to one line.
@@ -144,7 +144,7 @@ Tensor Ops::norm(const Tensor& residual, const Tensor* delta, const Vector& weig
   const NormArgs args{residual.floats(), delta ? delta->floats() : nullptr, weight.values.data(), eps,
                       residual.columns,  residual.stride(), out.layout, out.data.get()};
   over_tiles(residual.rows, residual.columns * 0.5,
-             [&](int begin, int end, int thread) { kernels_.norm(args, begin, end, row(thread, out)); });
+             [&](int begin, int end, int thread) { kernels_.norm(args, begin, end, tile_rows(thread, out)); });
   return out;
 }
 
@@ -168,7 +168,7 @@ Tensor Ops::silu_mul(const Tensor& gate_up) {
   Tensor out = make(activations_, gate_up.rows, columns);
   const GateArgs args{gate_up.floats(), gate_up.stride(), up, columns, out.layout, out.data.get()};
   over_tiles(gate_up.rows, columns * 1.0,
-             [&](int begin, int end, int thread) { kernels_.gate(args, begin, end, row(thread, out)); });
+             [&](int begin, int end, int thread) { kernels_.gate(args, begin, end, tile_rows(thread, out)); });
   return out;
 }
 

@@ -107,7 +107,7 @@ class Ops {
   Tensor pack(const Tensor& x, const std::vector<int32_t>* rows, Kind kind);
   uint8_t* layer(int index) { return pool_pages_.data() + index * layer_bytes_; }
   uint8_t* scratch(int thread, size_t bytes);
-  float* row(int thread, const Tensor& x);  // scratch for one row of it
+  float* tile_rows(int thread, const Tensor& x);  // scratch for kRowTile rows of it
   template <class Body> void over_tiles(int rows, double cost_per_row, const Body& body);
   void attend_split(const AttendArgs& args, const std::vector<AttendPiece>& pieces);
   std::pair<int, int> units_of(const RowItem& item) const;

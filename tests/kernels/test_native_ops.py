@@ -171,6 +171,24 @@ def test_a_row_of_a_product_does_not_depend_on_the_others(isa: str, storage: str
     assert np.array_equal(shifted, expected[3:20])
 
 
+@pytest.mark.parametrize("storage", ["Q4_1", "Q6_K", "Q8_0"])
+def test_a_tile_of_odd_rows_is_rounded_as_each_alone(isa: str, storage: str) -> None:
+    rng = np.random.default_rng(8)
+    x = rng.standard_normal((8, 256)).astype(np.float32)
+    x[1] = 0
+    x[2] *= np.float32(1e-41)
+    x[3] *= np.float32(1e37)
+    x[4, ::32] = 0.5 + np.arange(8)  # ties between two codes
+    x[4, 1::32] = 127
+    x[5, 40], x[6, 70], x[7, 255] = np.nan, np.inf, -np.inf
+    ops = make_ops(isa)
+    matrix = ops.load_matrix([random_stored(rng, 64, 256, storage)], [])
+    found = ops.linear(activations(ops, x), matrix).numpy()
+    for row in range(8):
+        alone = ops.linear(activations(ops, x[row : row + 1]), matrix).numpy()
+        assert np.array_equal(found[row : row + 1], alone, equal_nan=True), row
+
+
 def test_logits_are_of_the_chosen_rows(isa: str) -> None:
     rng = np.random.default_rng(4)
     x = rng.standard_normal((20, 64)).astype(np.float32)

@@ -3,17 +3,30 @@
 // A row's result is the same in every variant: no split over k; integer sums, which are exact, for
 // each group; and float sums group by group, or k by k, in one order.
 
-template <int Rows, bool HasColumnScale>
-HW_INLINE void store_tile(const LinearArgs& a, F (&sums)[Rows][kLinearVectors], int vectors, int block,
-                          int row, int row_end) {
-  for (int r = 0; r < Rows && row + r < row_end; ++r) {
-    float* out = a.out + (size_t)(row + r) * a.out_stride + (size_t)block * kLanes;
-    for (int v = 0; v < vectors; ++v) {
-      F x = sums[r][v];
-      if constexpr (HasColumnScale) x = mul(x, load(a.column_scales + (size_t)(block + v) * kLanes));
-      if (a.bias) x = add(x, load(a.bias + (size_t)(block + v) * kLanes));
-      store(out + v * kLanes, x);
+// Unrolled, or the sums would be written to memory and read again first.
+template <int Rows, int Vectors, bool HasColumnScale>
+HW_INLINE void store_tile(const LinearArgs& a, F (&sums)[Rows][Vectors], int block, int row, int row_end) {
+  const size_t column = (size_t)block * kLanes, stride = a.out_stride;
+  const float* bias = a.bias;
+  float* out = a.out + (size_t)row * stride + column;
+  const int count = row_end - row;
+#pragma GCC unroll 8
+  for (int v = 0; v < Vectors; ++v) {
+    const size_t at = column + v * kLanes;
+    if constexpr (HasColumnScale) {
+#pragma GCC unroll 8
+      for (int r = 0; r < Rows; ++r) sums[r][v] = mul(sums[r][v], load(a.column_scales + at));
     }
+    if (bias) {
+#pragma GCC unroll 8
+      for (int r = 0; r < Rows; ++r) sums[r][v] = add(sums[r][v], load(bias + at));
+    }
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < Rows; ++r, out += stride) {
+    if (r >= count) break;
+#pragma GCC unroll 8
+    for (int v = 0; v < Vectors; ++v) store(out + v * kLanes, sums[r][v]);
   }
 }
 
@@ -59,8 +72,10 @@ HW_INLINE void integer_tile(const LinearArgs& a, int block, int row, int row_end
   const uint8_t* codes = a.codes + piece_index(block, groups, 0) * code_stride;
   const uint8_t* factors = a.scales + piece_index(block, groups, 0) * factor_stride;
 
-  F sums[Rows][kLinearVectors];
+  F sums[Rows][Vectors];
+#pragma GCC unroll 8
   for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 8
     for (int v = 0; v < Vectors; ++v) sums[r][v] = zero();
   // Products of few rows wait for the weights. Later tiles of rows find them in the cache.
   for (size_t g = 0; g < groups; ++g) {
@@ -137,7 +152,7 @@ HW_INLINE void integer_tile(const LinearArgs& a, int block, int row, int row_end
     codes += kPanel * code_stride;
     factors += kPanel * factor_stride;
   }
-  store_tile<Rows, t.per_group == 0>(a, sums, Vectors, block, row, row_end);
+  store_tile<Rows, Vectors, t.per_group == 0>(a, sums, block, row, row_end);
 }
 
 // One step along k: weights of kLanes columns, and one row's activations in all lanes.
@@ -167,7 +182,7 @@ HW_INLINE void float_tile(const LinearArgs& a, int block, int row, int row_end, 
   const size_t groups = a.layout.groups();
   const uint8_t* x = a.tiles + (size_t)(row / kRowTile) * a.layout.tile_bytes() + row % kRowTile * 4;
   const uint8_t* codes = a.codes + piece_index(block, groups, 0) * stride;
-  F sums[Rows][kLinearVectors];
+  F sums[Rows][Vectors];
 #pragma GCC unroll 8
   for (int r = 0; r < Rows; ++r)
 #pragma GCC unroll 8
@@ -191,7 +206,7 @@ HW_INLINE void float_tile(const LinearArgs& a, int block, int row, int row_end, 
     x += steps * kRowTile * 4;
     codes += kPanel * stride;
   }
-  store_tile<Rows, false>(a, sums, Vectors, block, row, row_end);
+  store_tile<Rows, Vectors, false>(a, sums, block, row, row_end);
 }
 
 template <Packed Format, int Rows, int Vectors>

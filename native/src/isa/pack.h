@@ -51,6 +51,66 @@ HW_INLINE void pack_int8(const float* row, const TileLayout& layout, uint8_t* ti
   }
 }
 
+// A number for each row of a tile.
+typedef int32_t RowInts __attribute__((vector_size(kRowTile * 4)));
+typedef float RowFloats __attribute__((vector_size(kRowTile * 4)));
+
+// The sums of the codes of half a group, whose rows alternate.
+HW_INLINE RowInts sum_codes(const int8_t* codes) {
+  const int8_t one[4] = {1, 1, 1, 1};
+  I total = splat_int(0);
+  for (int i = 0; i < kLanes * kRowTile; i += 64) {
+    total = dot_signed(total, load_codes((const uint8_t*)codes + i), load_quad(one));
+  }
+  RowInts parts[2];
+  __builtin_memcpy(parts, &total, sizeof parts);
+  return parts[0] + parts[1];
+}
+
+HW_INLINE void put_sums(const TileLayout& layout, uint8_t* tile) {
+  const size_t size = layout.row_of_groups();
+  float* scales = layout.scales(tile);
+  float* scaled_sums = scales + size;
+  int32_t* sums = (int32_t*)(scaled_sums + size);
+  int32_t* half_sums = sums + size;
+  for (size_t g = 0; g < layout.groups(); ++g) {
+    const int8_t* codes = (const int8_t*)tile + g * kGroup * kRowTile;
+    const RowInts first = sum_codes(codes), second = sum_codes(codes + kLanes * kRowTile);
+    RowFloats scale;
+    __builtin_memcpy(&scale, scales + g * kRowTile, sizeof scale);
+    const RowFloats scaled = scale * __builtin_convertvector(first + second, RowFloats);
+    const RowInts negative = -(first + second), halves[2] = {-first, -second};
+    __builtin_memcpy(scaled_sums + g * kRowTile, &scaled, sizeof scaled);
+    __builtin_memcpy(sums + g * kRowTile, &negative, sizeof negative);
+    __builtin_memcpy(half_sums + 2 * g * kRowTile, halves, sizeof halves);
+  }
+}
+
+// All rows of a tile: the same as one by one, in half the time.
+HW_INLINE void pack_int8_tile(const float* const (&rows)[kRowTile], const TileLayout& layout, uint8_t* tile) {
+  for (size_t g = 0; g < layout.groups(); ++g) {
+    F x[2][kRowTile], tops[kRowTile];
+#pragma GCC unroll 8
+    for (int r = 0; r < kRowTile; ++r) {
+      x[0][r] = load(rows[r] + g * kGroup), x[1][r] = load(rows[r] + g * kGroup + kLanes);
+      tops[r] = max_bits(magnitude(x[0][r]), magnitude(x[1][r]));
+    }
+    const F highest = highest_bits_of(tops);
+    store_some<kRowTile>(layout.scales(tile) + g * kRowTile, div(highest, splat(127.0f)));
+    alignas(64) float inverse[kLanes];
+    store(inverse, where_less(zero(), highest, div(splat(127.0f), highest), zero()));
+    int8_t* codes = (int8_t*)tile + g * kGroup * kRowTile;
+#pragma GCC unroll 2
+    for (int half = 0; half < 2; ++half)
+#pragma GCC unroll 2
+      for (int r = 0; r < kRowTile; r += 4) {
+        const auto at = [&](int i) HW_LAMBDA { return mul(x[half][r + i], splat(inverse[r + i])); };
+        to_int8(codes + half * kLanes * kRowTile + r * 4, kRowTile * 4, at(0), at(1), at(2), at(3));
+      }
+  }
+  put_sums(layout, tile);  // by now the codes are in the cache, where they can be read in longer pieces
+}
+
 // Row number `index` of the output.
 HW_INLINE void pack_row(const float* row, const TileLayout& layout, uint8_t* out, int index) {
   uint8_t* tile = out + (size_t)(index / kRowTile) * layout.tile_bytes();
@@ -64,9 +124,22 @@ HW_INLINE void pack_row(const float* row, const TileLayout& layout, uint8_t* out
   __builtin_memcpy(out + index * layout.columns * 4, row, layout.columns * 4);
 }
 
-static void pack(const PackArgs& a, int begin, int end) {
-  for (int i = begin; i < end; ++i) {
-    const int row = a.chosen ? a.chosen[i] : i;
-    pack_row(a.rows + row * a.stride, a.layout, a.out, i);
+// Rows [begin, end) of the output; `row` gives the values of each.
+template <class Row>
+HW_INLINE void pack_rows(const TileLayout& layout, uint8_t* out, int begin, int end, const Row& row) {
+  for (int first = begin; first < end;) {
+    const bool is_tile = layout.kind == Kind::int8 && first % kRowTile == 0 && end - first >= kRowTile;
+    const float* rows[kRowTile];
+    const int count = is_tile ? kRowTile : 1;
+    for (int i = 0; i < count; ++i) rows[i] = row(first + i);
+    if (is_tile) pack_int8_tile(rows, layout, out + (size_t)(first / kRowTile) * layout.tile_bytes());
+    else pack_row(rows[0], layout, out, first);
+    first += count;
   }
+}
+
+static void pack(const PackArgs& a, int begin, int end) {
+  pack_rows(a.layout, a.out, begin, end, [&](int i) HW_LAMBDA {
+    return a.rows + (a.chosen ? a.chosen[i] : i) * a.stride;
+  });
 }

@@ -13,6 +13,7 @@ static float probe_int8(const uint8_t* data, int64_t steps) {
   for (auto& row : acc)
     for (I& x : row) x = splat_int(0);
   for (int64_t i = 0; i < steps; ++i) {
+    asm volatile("" : "+r"(data));  // or what is read once is kept, and sums have too few registers
     Codes w[kLinearVectors];
 #pragma GCC unroll 8
     for (int v = 0; v < kLinearVectors; ++v) w[v] = load_codes(data + v * 64);
@@ -34,6 +35,7 @@ static float probe_bf16(const uint8_t* data, int64_t steps) {
   for (auto& row : sums)
     for (F& x : row) x = zero();
   for (int64_t i = 0; i < steps; ++i) {
+    asm volatile("" : "+r"(data));  // or what is read once is kept, and sums have too few registers
     Pairs w[kLinearVectors];
 #pragma GCC unroll 8
     for (int v = 0; v < kLinearVectors; ++v) w[v] = load_pairs((const uint16_t*)data + v * 32);

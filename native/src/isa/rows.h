@@ -10,8 +10,9 @@ HW_INLINE float inverse_rms(const float* x, size_t stride, int columns, float ep
   return 1.0f / __builtin_sqrtf(sum(add(first, second)) / (float)columns + eps);
 }
 
-static void norm(const NormArgs& a, int begin, int end, float* normed) {
-  for (int r = begin; r < end; ++r) {
+static void norm(const NormArgs& a, int begin, int end, float* rows) {
+  pack_rows(a.layout, a.out, begin, end, [&](int r) HW_LAMBDA {
+    float* normed = rows + r % kRowTile * a.stride;
     float* x = a.residual + r * a.stride;
     if (a.delta) {
       const float* delta = a.delta + r * a.stride;
@@ -21,13 +22,14 @@ static void norm(const NormArgs& a, int begin, int end, float* normed) {
     for (size_t i = 0; i < a.stride; i += kLanes) {
       store(normed + i, mul(mul(load(x + i), factor), load(a.weight + i)));
     }
-    pack_row(normed, a.layout, a.out, r);
-  }
+    return normed;
+  });
 }
 
-static void gate(const GateArgs& a, int begin, int end, float* product) {
+static void gate(const GateArgs& a, int begin, int end, float* rows) {
   const size_t stride = row_stride(a.columns);
-  for (int r = begin; r < end; ++r) {
+  pack_rows(a.layout, a.out, begin, end, [&](int r) HW_LAMBDA {
+    float* product = rows + r % kRowTile * stride;
     const float* left = a.gate_up + r * a.stride;
     const float* right = left + a.up;
     for (size_t i = 0; i < stride; i += kLanes) {
@@ -35,8 +37,8 @@ static void gate(const GateArgs& a, int begin, int end, float* product) {
       const F silu = div(x, add(splat(1.0f), exp(sub(zero(), x))));
       store(product + i, mul(silu, load(right + i)));
     }
-    pack_row(product, a.layout, a.out, r);
-  }
+    return product;
+  });
 }
 
 HW_INLINE void norm_head(float* x, const float* weight, int width, float eps) {

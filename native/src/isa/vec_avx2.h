@@ -149,6 +149,10 @@ template <int Count> HW_INLINE F highest_bits_of(const F (&x)[Count]) {
   __builtin_memcpy(values, lanes, 64);
   return load(values);
 }
+HW_INLINE F magnitude(F x) {
+  const __m256 mask = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff));
+  return {_mm256_and_ps(x.a, mask), _mm256_and_ps(x.b, mask)};
+}
 HW_INLINE __m256 max_bits_half(__m256 a, __m256 b) {
   return _mm256_castsi256_ps(_mm256_max_epu32(_mm256_castps_si256(a), _mm256_castps_si256(b)));
 }
@@ -162,6 +166,18 @@ HW_INLINE int32_t to_int8(int8_t* p, F x) {
   _mm_storeu_si128((__m128i*)p, codes);
   const __m128i sums = _mm_sad_epu8(_mm_xor_si128(codes, _mm_set1_epi8(-128)), _mm_setzero_si128());
   return _mm_cvtsi128_si32(sums) + _mm_extract_epi16(sums, 4) - 128 * 16;
+}
+
+HW_INLINE void to_int8_half(int8_t* p, size_t stride, __m256 a, __m256 b, __m256 c, __m256 d) {
+  const __m256i left = _mm256_packs_epi32(_mm256_cvtps_epi32(a), _mm256_cvtps_epi32(b));
+  const __m256i right = _mm256_packs_epi32(_mm256_cvtps_epi32(c), _mm256_cvtps_epi32(d));
+  const __m256i codes = _mm256_packs_epi16(left, right);
+  _mm_storeu_si128((__m128i*)p, _mm256_castsi256_si128(codes));
+  _mm_storeu_si128((__m128i*)(p + stride), _mm256_extracti128_si256(codes, 1));
+}
+HW_INLINE void to_int8(int8_t* p, size_t stride, F a, F b, F c, F d) {
+  to_int8_half(p, stride, a.a, b.a, c.a, d.a);
+  to_int8_half(p + 2 * stride, stride, a.b, b.b, c.b, d.b);
 }
 
 HW_INLINE void to_uint8_half(uint8_t* p, __m256 a, __m256 b, __m256 c, __m256 d) {

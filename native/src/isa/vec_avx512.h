@@ -111,6 +111,9 @@ HW_INLINE uint32_t highest_magnitude_bits(F a, F b) {
   const __m512i y = _mm512_and_si512(_mm512_castps_si512(b.v), mask);
   return _mm512_reduce_max_epu32(_mm512_max_epu32(x, y));
 }
+HW_INLINE F magnitude(F x) {
+  return {_mm512_castsi512_ps(_mm512_and_si512(_mm512_castps_si512(x.v), _mm512_set1_epi32(0x7fffffff)))};
+}
 // The larger one as bits, lane by lane.
 HW_INLINE F max_bits(F a, F b) {
   return {_mm512_castsi512_ps(_mm512_max_epu32(_mm512_castps_si512(a.v), _mm512_castps_si512(b.v)))};
@@ -127,7 +130,18 @@ HW_INLINE int32_t to_int8(int8_t* p, F x) {
   return _mm_cvtsi128_si32(sums) + _mm_extract_epi16(sums, 4) - 128 * 16;
 }
 
-// The same for what is from 0 to 255, of four vectors: the first 4 bytes of each, and so on.
+// Four vectors, without their sums: 16 bytes are the first 4 of each, those `stride` on the next 4.
+HW_INLINE void to_int8(int8_t* p, size_t stride, F a, F b, F c, F d) {
+  const __m512i left = _mm512_packs_epi32(_mm512_cvtps_epi32(a.v), _mm512_cvtps_epi32(b.v));
+  const __m512i right = _mm512_packs_epi32(_mm512_cvtps_epi32(c.v), _mm512_cvtps_epi32(d.v));
+  const __m512i codes = _mm512_packs_epi16(left, right);
+  _mm_storeu_si128((__m128i*)p, _mm512_castsi512_si128(codes));
+  _mm_storeu_si128((__m128i*)(p + stride), _mm512_extracti32x4_epi32(codes, 1));
+  _mm_storeu_si128((__m128i*)(p + 2 * stride), _mm512_extracti32x4_epi32(codes, 2));
+  _mm_storeu_si128((__m128i*)(p + 3 * stride), _mm512_extracti32x4_epi32(codes, 3));
+}
+
+// The same for what is from 0 to 255, without gaps.
 HW_INLINE void to_uint8(uint8_t* p, F a, F b, F c, F d) {
   const __m512i left = _mm512_packs_epi32(_mm512_cvtps_epi32(a.v), _mm512_cvtps_epi32(b.v));
   const __m512i right = _mm512_packs_epi32(_mm512_cvtps_epi32(c.v), _mm512_cvtps_epi32(d.v));

@@ -137,6 +137,7 @@ template <int Count> HW_INLINE F highest_bits_of(const F (&x)[Count]) {
   __builtin_memcpy(values, lanes, 64);
   return load(values);
 }
+HW_INLINE F magnitude(F x) { return {(f32x16)((i32x16)x.v & 0x7fffffff)}; }
 HW_INLINE F max_bits(F a, F b) {
   typedef uint32_t u32x16 __attribute__((vector_size(64)));
   return choose((i32x16)((u32x16)a.v > (u32x16)b.v), a, b);
@@ -151,6 +152,18 @@ HW_INLINE int32_t to_int8(int8_t* p, F x) {
     total += whole.v[i];
   }
   return total;
+}
+
+HW_INLINE void to_int8_part(int8_t* p, size_t stride, F x) {
+  int8_t codes[16];
+  to_int8(codes, x);
+  for (int i = 0; i < 4; ++i) __builtin_memcpy(p + i * stride, codes + 4 * i, 4);
+}
+HW_INLINE void to_int8(int8_t* p, size_t stride, F a, F b, F c, F d) {
+  to_int8_part(p, stride, a);
+  to_int8_part(p + 4, stride, b);
+  to_int8_part(p + 8, stride, c);
+  to_int8_part(p + 12, stride, d);
 }
 
 HW_INLINE void to_uint8_part(uint8_t* p, F x) {
