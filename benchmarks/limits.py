@@ -25,7 +25,6 @@ from benchmarks.native import BLOCK_SIZE, Driver
 from headway.assembly import kv_bytes_per_block
 from headway.executors.cpu import CpuExecutor, usable_cores
 from headway.kernels import _native
-from headway.kernels.native_ops import NativeOps
 from headway.models.catalog import resolve
 from headway.models.config import ModelConfig
 from headway.models.loading import open_checkpoint
@@ -66,9 +65,12 @@ class Part:
 
 
 class Watch:
-    """Measures the operations of one executor by wrapping them."""
+    """Measures the operations of one executor by wrapping them, called one by one."""
 
-    def __init__(self, ops: NativeOps) -> None:
+    def __init__(self, executor: CpuExecutor) -> None:
+        model: Any = executor._executor
+        model._forward = model._model.forward
+        ops = executor.ops
         self.parts: defaultdict[str, Part] = defaultdict(Part)
         for name in ("linear", "logits", "attention", *ROW_OPERATIONS):
             setattr(ops, name, self._watched(name, getattr(ops, name)))
@@ -190,7 +192,7 @@ def main() -> None:
         num_threads=args.threads,
         isa=args.isa,
     )
-    watch = Watch(executor.ops)
+    watch = Watch(executor)
     driver = Driver(executor, checkpoint.config.vocab_size)
     limits = _native.machine_limits(args.isa, args.threads)
     print(

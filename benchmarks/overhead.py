@@ -80,7 +80,7 @@ class Meter:
         self._stand_at(engine.scheduler, "schedule", "scheduler")
         self._stand_at(engine.scheduler, "apply", "scheduler")
         self._stand_at(engine.executor, "run", "run")
-        self._stand_around_the_model(ops)
+        self._stand_around_the_model(executor._executor)
         self._stand_around_the_step(engine)
 
     def _stand_at(self, owner: Any, name: str, part: str) -> None:
@@ -94,22 +94,19 @@ class Meter:
 
         setattr(owner, name, timed)
 
-    def _stand_around_the_model(self, ops: Any) -> None:
-        """A forward pass begins with ``embed`` and ends with ``final_norm``."""
-        embed, final_norm = ops.embed, ops.final_norm
+    def _stand_around_the_model(self, owner: Any) -> None:
+        """What of a forward pass isn't spent in its operations is Python's."""
+        forward = owner._forward
 
-        def begin(*args: Any) -> Any:
-            self._kernels_before = self._core.seconds
-            self._forward_began = time.perf_counter()
-            return embed(*args)
-
-        def end(*args: Any) -> Any:
-            result = final_norm(*args)
-            passed = time.perf_counter() - self._forward_began
-            self._spend("model", passed - (self._core.seconds - self._kernels_before))
+        def timed(step: Any) -> Any:
+            kernels_before = self._core.seconds
+            began = time.perf_counter()
+            result = forward(step)
+            passed = time.perf_counter() - began
+            self._spend("model", passed - (self._core.seconds - kernels_before))
             return result
 
-        ops.embed, ops.final_norm = begin, end
+        owner._forward = timed
 
     def _stand_around_the_step(self, engine: Engine) -> None:
         step = engine.step

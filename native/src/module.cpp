@@ -18,6 +18,7 @@
 #include "cpu.h"
 #include "ops.h"
 #include "probe.h"
+#include "program.h"
 #include "sampling.h"
 
 namespace nb = nanobind;
@@ -344,4 +345,33 @@ NB_MODULE(_native, m) {
                    [](Ops& ops, bool is_on) { ops.stopwatch() = {is_on, 0.0}; })
       .def_prop_ro("seconds", [](Ops& ops) { return ops.stopwatch().seconds; })
       .def("fork_join_latency", &fork_join_latency);
+
+  // What is recorded is used by its address, so it lives as long as the program.
+  nb::class_<Program>(m, "Program")
+      .def(nb::init<Ops&>(), nb::keep_alive<1, 2>())
+      .def("embed", [](Program& p, const Table& table, nb::handle) { return p.embed(table); },
+           nb::keep_alive<1, 2>(), "table"_a, "step"_a.none())
+      .def("rms_norm",
+           [](Program& p, int residual, std::optional<int> delta, const Vector& weight, float eps) {
+             return p.norm(residual, delta, weight, eps, false);
+           },
+           nb::keep_alive<1, 4>(), "residual"_a, "delta"_a.none(), "weight"_a, "eps"_a)
+      .def("final_norm",
+           [](Program& p, int residual, std::optional<int> delta, const Vector& weight, float eps) {
+             return p.norm(residual, delta, weight, eps, true);
+           },
+           nb::keep_alive<1, 4>(), "residual"_a, "delta"_a.none(), "weight"_a, "eps"_a)
+      .def("linear", &Program::linear, nb::keep_alive<1, 3>())
+      .def("norm_heads", &Program::norm_heads, nb::keep_alive<1, 3>(), nb::keep_alive<1, 4>())
+      .def("rotate_and_store",
+           [](Program& p, int qkv, int layer, nb::handle) { return p.rotate_and_store(qkv, layer); },
+           "qkv"_a, "layer"_a, "step"_a.none())
+      .def("attention", [](Program& p, int queries, int layer, nb::handle) { return p.attention(queries, layer); },
+           "queries"_a, "layer"_a, "step"_a.none())
+      .def("silu_mul", &Program::silu_mul)
+      .def("finish", &Program::finish)
+      .def("run", [](const Program& p, const Step& step) {
+        const Work work(p.ops(), kWorthRelease);
+        return p.run(step);
+      });
 }

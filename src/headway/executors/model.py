@@ -64,6 +64,7 @@ class ModelExecutor(Generic[Tensor, Matrix, Step]):
         self._ops = ops
         self._picker: Picker = picker or NumpyPicker()
         self._model: Llama[Tensor, Matrix, Step] = build_model(checkpoint, ops)
+        self._forward = ops.compiled(self._model.forward)
         self._states = SequenceStates(
             num_blocks=num_blocks,
             num_swap_blocks=num_swap_blocks,
@@ -90,7 +91,7 @@ class ModelExecutor(Generic[Tensor, Matrix, Step]):
             if not sound and not whole:
                 continue
             rows = [_rows(*item) for item in sound]
-            hidden = self._model.forward(self._ops.prepare(rows, plan.padding))
+            hidden = self._forward(self._ops.prepare(rows, plan.padding))
             self._fail_where_not_finite(hidden, sound)
             self._score_prompts(hidden, sound, scores)
             tokens |= self._sample(hidden, sound)

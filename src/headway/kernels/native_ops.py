@@ -13,8 +13,8 @@ order. Results differ between instruction sets.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +26,8 @@ from headway.kernels.ops import Rows
 from headway.models.checkpoint import StoredTensor
 from headway.models.config import ModelConfig
 from headway.models.rotary import inverse_frequencies
+
+_Forward: TypeAlias = Callable[[_native.Step], _native.Tensor]
 
 QUANTIZATIONS: Final[dict[str, str]] = {
     "auto": "",
@@ -92,15 +94,18 @@ class NativeOps:
             isa=isa,
         )
         self._kinds: set[str] = set()
-        # straight from the model to the kernels
-        self.embed = self._core.embed
-        self.rms_norm = self._core.rms_norm
-        self.final_norm = self._core.final_norm
-        self.linear = self._core.linear
-        self.norm_heads = self._core.norm_heads
-        self.rotate_and_store = self._core.rotate_and_store
-        self.attention = self._core.attention
-        self.silu_mul = self._core.silu_mul
+        self._call(self._core)
+
+    def _call(self, target: Any) -> None:
+        """Have the model call this one's operations, with nothing between."""
+        self.embed = target.embed
+        self.rms_norm = target.rms_norm
+        self.final_norm = target.final_norm
+        self.linear = target.linear
+        self.norm_heads = target.norm_heads
+        self.rotate_and_store = target.rotate_and_store
+        self.attention = target.attention
+        self.silu_mul = target.silu_mul
 
     @property
     def core(self) -> _native.Ops:
@@ -154,6 +159,17 @@ class NativeOps:
         missing += [padding.num_rows] * (padding.num_sequences - len(rows))
         counts = [count for count in missing if count]
         return self._core.prepare(rows, self._block_size, counts, padding.length)
+
+    def compiled(self, forward: _Forward) -> _Forward:
+        """Record the operations of a forward pass, which then run in one call for each step."""
+        program = _native.Program(self._core)
+        self._call(program)
+        try:
+            # a recorded operation gives a number for its tensor, and has no use for a step
+            program.finish(cast("int", forward(cast("_native.Step", None))))
+        finally:
+            self._call(self._core)
+        return program.run
 
     def are_finite(self, hidden: _native.Tensor) -> list[bool]:
         """Look at every feature."""

@@ -9,7 +9,7 @@ copied one may, has no influence either, be it infinite.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -124,6 +124,13 @@ class Ops(Protocol[Tensor, Matrix, Step]):
 
     def silu_mul(self, gate_up: Tensor) -> Tensor:
         """Return ``silu(gate) * up`` for the left and right halves of the features."""
+        ...
+
+    def compiled(self, forward: Callable[[Step], Tensor]) -> Callable[[Step], Tensor]:
+        """Return a forward pass in the form that is quickest to run; the same will do.
+
+        It calls the operations above, the same ones for every step.
+        """
         ...
 
     def are_finite(self, hidden: Tensor) -> list[bool]:

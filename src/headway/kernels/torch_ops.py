@@ -15,7 +15,7 @@ Batch invariance (see :mod:`headway.kernels.ops`) holds bit by bit. It rests on 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -209,6 +209,10 @@ class TorchOps:
         gate, up = gate_up.float().chunk(2, dim=-1)
         denominator = torch.neg(gate).exp_().add_(1)
         return torch.div(gate, denominator).mul_(up).to(self._dtype)
+
+    def compiled(self, forward: Callable[[TorchStep], Tensor]) -> Callable[[TorchStep], Tensor]:
+        """Return it as it is."""
+        return forward
 
     def are_finite(self, hidden: Tensor) -> list[bool]:
         """Look at every feature."""
