@@ -19,6 +19,7 @@ from headway.core.config import SchedulerConfig
 from headway.core.limits import SchedulerLimits
 from headway.engine.garbage import collect_rarely
 from headway.errors import UsageError
+from headway.profiles.builtin import LLAMA_7B
 from headway.profiles.devices import find_device
 from headway.profiles.model_shape import ModelShape, model_shape
 from headway.profiles.roofline import Roofline
@@ -72,17 +73,7 @@ class Outcome:
     missing: tuple[str, ...]
 
 
-_LLAMA_7B = {
-    "model_type": "llama",
-    "hidden_size": 4096,
-    "intermediate_size": 11008,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 32,
-    "vocab_size": 32000,
-    "torch_dtype": "float16",
-}
-_MISTRAL_7B = {**_LLAMA_7B, "intermediate_size": 14336, "num_key_value_heads": 8}
+_MISTRAL_7B = {**LLAMA_7B, "intermediate_size": 14336, "num_key_value_heads": 8}
 
 
 def machine(
@@ -170,7 +161,7 @@ def measure_traces(
             missing.append(f"{name}: {error}")
 
     add("Azure conversation, Mistral-7B", lambda: _azure(_MISTRAL_7B, "Mistral-7B", clock))
-    add("Azure conversation, Llama-2-7B", lambda: _azure(_LLAMA_7B, "Llama-2-7B", clock))
+    add("Azure conversation, Llama-2-7B", lambda: _azure(LLAMA_7B, "Llama-2-7B", clock))
     add("Mooncake conversation, Mistral-7B", lambda: _mooncake(clock))
     return found, missing
 

@@ -134,3 +134,21 @@ def test_a_ring_of_two_over_pci_express_is_as_was_measured() -> None:
     larger = find_device("h200").all_reduce(8)
     assert larger is not None
     assert larger.bytes_per_s == pytest.approx(0.7 * 450e9 / 1.75)
+
+
+@pytest.mark.parametrize(
+    "shape", [decodes(1, 1000), decodes(300, 300), prefill((0, 700)), mixed(9, 500, (64, 100))]
+)
+@pytest.mark.parametrize("number", [1, 4])
+def test_the_parts_of_a_step_are_its_time(shape: StepShape, number: int) -> None:
+    cost = Roofline(MODEL, A100, num_devices=number)
+    assert sum(cost.parts(shape)) == pytest.approx(cost.seconds(shape))
+
+
+def test_few_tokens_read_weights_and_many_multiply() -> None:
+    few, many = ideal().parts(decodes(1, 10)), ideal().parts(prefill((0, 2000)))
+    assert few.weights_s > 0.99 * sum(few)
+    assert few.compute_s == 0
+    assert many.compute_s > many.prompts_s > 0
+    assert many.weights_s == pytest.approx(2 * HEAD / 2.039e12)
+    assert sum(ideal().parts(StepShape())) == 0

@@ -23,6 +23,7 @@ COMMANDS = (
     Command("serve", "[MODEL]", "serve a model over HTTP, as OpenAI's API"),
     Command("generate", "PROMPT", "answer one prompt on the terminal"),
     Command("bench", "[URL]", "put load on a server and report what it made of it"),
+    Command("compare", "", "run a workload without batches, and with each kind of them"),
     Command("simulate", "", "run a workload through the scheduler on a virtual clock"),
     Command("calibrate", "[MODEL]", "measure what steps cost on this machine, and write a profile"),
     Command("replay", "JOURNAL", "run a recorded journal through the scheduler and compare"),

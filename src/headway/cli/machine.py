@@ -66,13 +66,20 @@ def simulated_from(args: argparse.Namespace, settings: Settings) -> Simulated:
     Raises:
         UsageError: they contradict each other, or leave something open; the message says what.
     """
+    return simulated_on(_profile(args, settings), settings, _context(args, settings))
+
+
+def simulated_on(profile: Profile, settings: Settings, context: int | None) -> Simulated:
+    """Return the machine of a profile; without ``context`` the longest sequence is the model's.
+
+    Raises:
+        ConfigError: the settings don't fit to it.
+    """
     from headway.config.scheduling import scheduler_config
     from headway.profiles.roofline import Roofline
     from headway.sim.replica import Machine
 
-    profile = _profile(args, settings)
     cost = profile.device
-    context = _context(args, settings)
     num_blocks = settings.kv.num_blocks
     if num_blocks is None and isinstance(cost, Roofline):
         kv = settings.kv

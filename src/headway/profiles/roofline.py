@@ -8,6 +8,7 @@ several devices exchange. What small operations between them move is left to the
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from headway.profiles.collective import AllReduce
 from headway.profiles.devices import Device
@@ -27,6 +28,30 @@ class Efficiency:
     bandwidth: float
     layer_s: float
     source: str
+
+
+class Parts(NamedTuple):
+    """What the time of a step goes to, in seconds; the sum is its time.
+
+    Attributes:
+        weights_s: reading weights, where that takes longer than multiplying by them.
+        compute_s: multiplying, where that takes longer.
+        kv_s: reading the keys and values of decodes.
+        prompts_s: attention of prompts.
+        fixed_s: what no peak explains.
+        exchange_s: between devices.
+    """
+
+    weights_s: float = 0.0
+    compute_s: float = 0.0
+    kv_s: float = 0.0
+    prompts_s: float = 0.0
+    fixed_s: float = 0.0
+    exchange_s: float = 0.0
+
+    def plus(self, other: Parts) -> Parts:
+        """Return the sum of both."""
+        return Parts(*(one + another for one, another in zip(self, other, strict=True)))
 
 
 class Roofline:
@@ -90,6 +115,23 @@ class Roofline:
             total_s += self._decode_attention_s(num_decodes, context)
         return total_s + self._prefill_attention_s(chunks) if chunks else total_s
 
+    def parts(self, shape: StepShape) -> Parts:
+        """Return what the predicted time of a step goes to."""
+        num_tokens, num_layers = shape.num_tokens, self.model.num_layers
+        if num_tokens == 0:
+            return Parts()
+        layers = self._matrices_sides(num_tokens)
+        head = self._head_sides(shape.num_sequences)
+        sides = ((num_layers, *layers), (1, *head))
+        return Parts(
+            weights_s=sum(n * move_s for n, compute_s, move_s in sides if move_s >= compute_s),
+            compute_s=sum(n * compute_s for n, compute_s, move_s in sides if compute_s > move_s),
+            kv_s=self._decode_attention_s(shape.num_decodes, shape.decode_context),
+            prompts_s=self._prefill_attention_s(shape.chunks),
+            fixed_s=num_layers * self.efficiency.layer_s,
+            exchange_s=self._exchange_s(num_tokens),
+        )
+
     def num_kv_blocks(
         self, *, block_size: int = 16, utilization: float = 0.9, reserved_bytes: float = 0.0
     ) -> int:
@@ -116,6 +158,10 @@ class Roofline:
 
     def _matrices_s(self, num_tokens: int) -> float:
         """One layer's matrices."""
+        return max(self._matrices_sides(num_tokens))
+
+    def _matrices_sides(self, num_tokens: int) -> tuple[float, float]:
+        """One layer's matrices: (time to multiply, time to read them)."""
         model, experts = self.model, self.model.experts
         num_used = experts.num_chosen if experts else 1
         num_touched = experts.num_touched(num_tokens) if experts else 1.0
@@ -123,7 +169,7 @@ class Roofline:
         touched = model.attention_weights + num_touched * model.expert_weights
         compute_s = 2 * num_tokens * used / self._flops
         move_s = touched * model.weights.bits / 8 / self._bytes_per_s
-        return max(compute_s, move_s) / self.num_devices
+        return compute_s / self.num_devices, move_s / self.num_devices
 
     def _prefill_attention_s(self, chunks: tuple[Chunk, ...]) -> float:
         """All layers. A position attends to itself and all before it, so half of a chunk's own."""
@@ -148,10 +194,15 @@ class Roofline:
         return read * self._kv_bytes / self._bytes_per_s
 
     def _head_s(self, num_sequences: int) -> float:
+        return max(self._head_sides(num_sequences))
+
+    def _head_sides(self, num_sequences: int) -> tuple[float, float]:
+        """The head of the model: (time to multiply, time to read it)."""
         compute = 2 * num_sequences * self.model.head_weights
         peak = self.device.flops["bf16"] * self.efficiency.compute
         moved = self.model.head_weights * _ACTIVATION_BYTES
-        return max(compute / peak, moved / self._bytes_per_s) / self.num_devices
+        compute_s, move_s = compute / peak, moved / self._bytes_per_s
+        return compute_s / self.num_devices, move_s / self.num_devices
 
     def _exchange_s(self, num_tokens: int) -> float:
         if self.all_reduce is None:

@@ -5,6 +5,14 @@ the same.
 """
 
 from headway.report.as_json import CSV_COLUMNS, latencies_to_json, to_json, write_csv
+from headway.report.comparison import (
+    Compared,
+    Comparison,
+    comparison_as_text,
+    comparison_to_json,
+    write_comparison_csv,
+)
+from headway.report.comparison_page import comparison_page
 from headway.report.figures import Distribution, Figures, Latencies, distribution, figures, meets
 from headway.report.page import document, page, table
 from headway.report.record import Outcome, Record
@@ -13,6 +21,8 @@ from headway.report.text import aligned, as_text
 
 __all__ = [
     "CSV_COLUMNS",
+    "Compared",
+    "Comparison",
     "Distribution",
     "Figures",
     "Latencies",
@@ -22,6 +32,9 @@ __all__ = [
     "Report",
     "aligned",
     "as_text",
+    "comparison_as_text",
+    "comparison_page",
+    "comparison_to_json",
     "distribution",
     "document",
     "figures",
@@ -32,5 +45,6 @@ __all__ = [
     "report_on",
     "table",
     "to_json",
+    "write_comparison_csv",
     "write_csv",
 ]

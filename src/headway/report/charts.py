@@ -45,7 +45,7 @@ def charts(report: Report) -> Iterator[Drawing]:
         ("End to end", "e2el", "from when the request was due"),
         ("Queueing", "queue", "from when the request was due until it first ran"),
     ):
-        drawing = _distributions(report, name, metric, note)
+        drawing = distributions(report.classes, name, metric, note)
         if drawing is not None:
             yield drawing
     if report.overall.duration_s > 0 and report.records:
@@ -57,10 +57,13 @@ def charts(report: Report) -> Iterator[Drawing]:
         yield _ramp(report)
 
 
-def _distributions(report: Report, name: str, metric: str, note: str) -> Drawing | None:
+def distributions(
+    groups: Mapping[str, Figures], name: str, metric: str, note: str
+) -> Drawing | None:
+    """Return a chart with a line for each group; None if none of them has measured it."""
     measured = {
         group: values
-        for group, figures in report.classes.items()
+        for group, figures in groups.items()
         if (values := _measured(figures, metric)) is not None
     }
     if not measured:
@@ -68,7 +71,7 @@ def _distributions(report: Report, name: str, metric: str, note: str) -> Drawing
     targets = {
         group: target
         for group in measured
-        if (target := getattr(report.classes[group].targets, f"{metric}_s", None)) is not None
+        if (target := getattr(groups[group].targets, f"{metric}_s", None)) is not None
     }
     ends = [end for each in measured.values() for end in (each.least, each.most)]
     ends += targets.values()

@@ -7,7 +7,7 @@ from html import escape
 
 from headway.report.charts import Drawing, charts
 from headway.report.figures import Distribution, Figures
-from headway.report.report import Report
+from headway.report.report import Fact, Report
 from headway.report.style import STYLE
 from headway.report.text import duration, number, percent
 from headway.workload import Targets
@@ -34,7 +34,7 @@ def page(report: Report, tables: Sequence[tuple[str, Table]] = ()) -> str:
         *(f"<h2>{escape(title)}</h2>{table(*each)}" for title, each in tables),
         *_groups(report),
         '<div class="charts">',
-        *map(_figure, charts(report)),
+        *map(figure, charts(report)),
         "</div>",
         *_ramp(report),
         *_facts(report),
@@ -63,6 +63,13 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
         f'<div class="scroll"><table><thead><tr>{heads}</tr></thead>'
         f"<tbody>{lines}</tbody></table></div>"
     )
+
+
+def facts_table(facts: Mapping[str, Fact]) -> str:
+    """Return how something was measured, as a section."""
+    rows = ((name, str(value)) for name, value in facts.items() if value is not None)
+    found = table(("", ""), rows).replace("<table>", '<table class="facts">')
+    return f"<h2>How it was measured</h2>{found}"
 
 
 def _cards(report: Report) -> str:
@@ -159,7 +166,8 @@ def _cells(values: Distribution) -> list[str]:
     return [*map(duration, figures), f"{len(values.values):,}"]
 
 
-def _figure(drawing: Drawing) -> str:
+def figure(drawing: Drawing) -> str:
+    """Return a chart with its title and legend."""
     legend = "".join(
         f'<span><i class="c{colour}"></i>{escape(name)}</span>'
         for colour, name in enumerate(drawing.legend)
@@ -192,9 +200,7 @@ def _ramp(report: Report) -> Iterator[str]:
 
 
 def _facts(report: Report) -> Iterator[str]:
-    yield "<h2>How it was measured</h2>"
-    rows = ((name, str(value)) for name, value in report.facts.items() if value is not None)
-    yield table(("", ""), rows).replace("<table>", '<table class="facts">')
+    yield facts_table(report.facts)
     yield (
         "<p class='note'>Times are those that the client saw. Time to first token and end to end "
         "count from when a request was due, so what is sent late counts against it. Time per "

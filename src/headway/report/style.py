@@ -39,6 +39,7 @@ svg{display:block;width:100%;height:auto}
 .tick.mid{text-anchor:middle}
 .line{fill:none;stroke:currentColor;stroke-width:2;stroke-linejoin:round}
 .dots{fill:none;stroke:currentColor;stroke-width:4;stroke-linecap:round;opacity:.45}
+.bar{fill:currentColor}
 .target{fill:none;stroke:currentColor;stroke-width:1.5;stroke-dasharray:5 4}
 .legend{display:flex;flex-wrap:wrap;gap:4px 16px;font-size:13px;color:var(--dim);margin-top:6px}
 .legend i{display:inline-block;width:14px;height:3px;border-radius:2px;background:currentColor;

@@ -44,14 +44,20 @@ class LiveEngine:
         *,
         vocab_size: int,
         seed: int = 0,
+        prompt_of: Callable[[int, Arrival], Sequence[int]] | None = None,
     ) -> None:
-        """Make an engine; prompts are drawn from ``vocab_size`` tokens."""
+        """Make an engine.
+
+        Prompts are drawn from ``vocab_size`` tokens, and share nothing, unless ``prompt_of`` makes
+        that of an arrival from its place in the workload.
+        """
         self.clock = clock
         self.step_log = StepRecorder(executor, clock.now)
         self._watch = _Watch()
         self._engine = Engine(Scheduler(config), self.step_log, clock, observers=(self._watch,))
         self._vocab_size = vocab_size
         self._seed = seed
+        self._prompt_of = prompt_of or self._drawn
         self._num_requests = 0
 
     def run(
@@ -94,17 +100,19 @@ class LiveEngine:
         self.step_log.idle()
 
     def _request(self, number: int, arrival: Arrival) -> Request:
-        """Return a request with a prompt of its own, whose answer has exactly its length."""
-        draw = Random(f"{self._seed}/{number}").randrange
-        prompt = tuple(draw(self._vocab_size) for _ in range(arrival.prompt_tokens))
+        """Return a request whose answer has exactly its length."""
         return Request(
             request_id=request_id_of(number),
-            prompt_token_ids=prompt,
+            prompt_token_ids=tuple(self._prompt_of(number, arrival)),
             sampling=SamplingParams(max_tokens=arrival.output_tokens),
             class_name=arrival.class_name,
             tenant=arrival.tenant,
             priority=arrival.priority,
         )
+
+    def _drawn(self, number: int, arrival: Arrival) -> Sequence[int]:
+        draw = Random(f"{self._seed}/{number}").randrange
+        return [draw(self._vocab_size) for _ in range(arrival.prompt_tokens)]
 
 
 class _Watch:
