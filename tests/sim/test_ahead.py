@@ -280,3 +280,67 @@ def test_work_that_lacks_blocks_does_not_stop_the_leaps() -> None:
     both[1] = replace(both[1], prompt_tokens=100, output_tokens=10, max_tokens=10)
     assert_same(config, both)
     assert num_turns(config, both) < 12
+
+
+# ------------------------------------------------------------------ a pool that is full
+
+
+CROWDED = {
+    "plain": {},
+    "with a watermark": {"watermark_blocks": 4},
+    "few may pass": {"max_passes": 1},
+    "nobody may pass": {"max_passes": 0},
+    "with swap": {"num_swap_blocks": 60, "preemption_mode": PreemptionChoice.SWAP},
+    "with a small swap space": {"num_swap_blocks": 12, "preemption_mode": PreemptionChoice.AUTO},
+    "with shared prefixes": {"enable_prefix_sharing": True},
+    "in small steps": {"max_num_batched_tokens": 24, "enable_prefix_sharing": True},
+    "whole prompts": {"enable_chunked_prefill": False, "max_num_batched_tokens": 256},
+    "few in parts": {"max_partial_prefills": 1, "max_num_batched_tokens": 24},
+}
+
+
+def crowd(seed: int, names: str = "a") -> list[Arrival]:
+    """Return more work than the pool of ``limits()`` holds, some of it with common beginnings."""
+    random, now, arrivals = Random(seed), 0.0, []
+    for _ in range(60):
+        now += random.expovariate(3.0)
+        prompt, family = random.randint(1, 90), random.randrange(4)
+        hashes = PromptHashes(8, tuple(100 * family + n for n in range(prompt // 8)))
+        arrivals.append(
+            Arrival(
+                at_s=now,
+                prompt_tokens=prompt,
+                output_tokens=random.choice((3, 10, 35)),
+                class_name=random.choice(names),
+                hashes=hashes if random.random() < 0.7 else None,
+            )
+        )
+    return arrivals
+
+
+@pytest.mark.parametrize("changes", CROWDED.values(), ids=CROWDED)
+@pytest.mark.parametrize("seed", range(3))
+def test_work_that_waits_for_blocks_is_planned_alike(changes: dict[str, object], seed: int) -> None:
+    config = SchedulerConfig(limits=limits(max_num_seqs=16, **changes), classes=ALONE)
+    both = assert_same(config, crowd(seed))
+    assert both.result.statistics.num_preemptions > 0
+
+
+@pytest.mark.parametrize("classes", [PLAIN, RESERVED], ids=["alike", "reserved"])
+@pytest.mark.parametrize("policy", list(PolicyName))
+def test_classes_that_wait_for_blocks_are_planned_alike(
+    policy: PolicyName, classes: tuple[ServiceClass, ...]
+) -> None:
+    config = SchedulerConfig(
+        limits=limits(max_num_seqs=16), policy=PolicyConfig(name=policy), classes=classes
+    )
+    assert_same(config, crowd(7, "abc"))
+
+
+def test_who_leaves_a_full_pool_to_nobody_costs_no_plan() -> None:
+    """The short ones end one after the other; what they leave is too little for who waits."""
+    config = SchedulerConfig(limits=limits(num_blocks=120, max_model_len=480))
+    short = [arrival(prompt=8, output=n, max_tokens=n) for n in range(40, 70, 5)]
+    waiting = [arrival(at_s=0.1, prompt=450, output=8, max_tokens=8)]
+    assert_same(config, short + waiting)
+    assert num_turns(config, short + waiting) < 12

@@ -71,11 +71,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Simulate and report; 1 if no request was completed."""
+    from headway.engine.garbage import collect_rarely
+
     _check(args)
     spec = spec_from(args)
     loaded = load(args)
     print_warnings(loaded.warnings)
     simulated = simulated_from(args, loaded.settings)
+    collect_rarely()
     runs = []
     for number in range(args.seeds):
         if args.seeds > 1:

@@ -62,6 +62,7 @@ class ClassAccount:
     __slots__ = (
         "_holders",
         "flows",
+        "has_reservation",
         "has_share_full",
         "hold",
         "max_running",
@@ -92,6 +93,8 @@ class ClassAccount:
         num_blocks: int,
     ) -> None:
         self.settings = settings
+        #: whether slots and blocks are set aside for the class
+        self.has_reservation = settings.reserved_slots > 0
         self.queue = queue
         self.hold = hold
         self.service = service
@@ -115,11 +118,6 @@ class ClassAccount:
         #: of live sequences, and the blocks that these can need at most
         self.num_live_sequences = 0
         self.num_life_blocks = 0
-
-    @property
-    def has_reservation(self) -> bool:
-        """Whether slots and blocks are set aside for the class."""
-        return self.settings.reserved_slots > 0
 
     @property
     def num_unused_slots(self) -> int:

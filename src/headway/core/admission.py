@@ -17,7 +17,7 @@ from headway.core.policy import Policies
 from headway.core.queues import KeyQueue
 from headway.core.sequence import Sequence
 from headway.core.slots import Slots
-from headway.core.starting import Starting, Verdict
+from headway.core.starting import Free, Starting, Verdict
 from headway.core.work import Work
 
 _MAX_SKIPPED = 32
@@ -82,12 +82,25 @@ class Admission:
         if self._in_vain is not None and self._in_vain == self._situation():
             return True
         is_waited_for = any(len(account.queue) for account in self._accounts)
+        if is_waited_for and self._may_rest:
+            return self._would_start_nobody(now)
         if is_waited_for and (self._slots.num_free > 0 or self.num_waiting_reserved):
             return False
         if self._is_worth_while(self.open_accounts(now), None):
             if is_waited_for:
                 return False
             self._blocked = []
+        return True
+
+    def _would_start_nobody(self, now: float) -> bool:
+        """Whether a run beside decodes alone would start nobody; it is tried, and nothing done."""
+        accounts, counters = self.open_accounts(now), self._work.counters
+        draft = StepDraft(counters.steps, counters.turns + 1, self._limits.max_num_batched_tokens)
+        draft.budget -= len(self._work.decoding)
+        if self._is_worth_while(accounts, draft.turn):
+            if self._start_from(accounts, draft, now, is_trial=True):
+                return False
+            self._in_vain = self._situation()
         return True
 
     def _decides_alike(self, limits: SchedulerLimits) -> bool:
@@ -132,7 +145,7 @@ class Admission:
         while num_waiting := self.num_waiting_reserved:
             sequence = self._first([a for a in self._reserving if len(a.queue)])
             draft.withheld = num_waiting - 1
-            if sequence is None or self._try(draft, sequence, [], now) is not Verdict.STARTED:
+            if sequence is None or self._try(draft, sequence, [], now, None) is not Verdict.STARTED:
                 break
         draft.withheld = 0
 
@@ -181,7 +194,15 @@ class Admission:
         draft: StepDraft,
         now: float,
         ahead_of: Sequence | None = None,
-    ) -> None:
+        *,
+        is_trial: bool = False,
+    ) -> bool:
+        """Try those who wait in their order, until the step is full.
+
+        Returns whether anybody started; a trial ends with the first one who could.
+        """
+        has_started = False
+        free = self._starting.free()
         blocked: list[Sequence] = []
         held: list[Sequence] = []
         num_demoted = 0
@@ -195,7 +216,7 @@ class Admission:
                 num_demoted += 1
                 self._demote(sequence)
                 continue
-            verdict = self._try(draft, sequence, blocked, now)
+            verdict = self._try(draft, sequence, blocked, now, free, is_trial=is_trial)
             if verdict in (Verdict.BLOCKED, Verdict.HELD):
                 (blocked if verdict is Verdict.BLOCKED else held).append(sequence)
                 sequence.account.queue.remove(sequence)
@@ -203,9 +224,15 @@ class Admission:
                 accounts.remove(sequence.account)
             elif verdict is Verdict.STEP_FULL:
                 break
+            else:
+                has_started = True
+                if is_trial:
+                    break
+                free = self._starting.free()
         for sequence in blocked + held:
             sequence.account.queue.put_back(sequence)
         self._blocked = blocked
+        return has_started
 
     def _first(self, accounts: list[ClassAccount]) -> Sequence | None:
         if len(accounts) == 1:
@@ -236,21 +263,32 @@ class Admission:
     # ---------------------------------------------------------------- who may pass
 
     def _try(
-        self, draft: StepDraft, sequence: Sequence, blocked: list[Sequence], now: float
+        self,
+        draft: StepDraft,
+        sequence: Sequence,
+        blocked: list[Sequence],
+        now: float,
+        free: Free | None,
+        *,
+        is_trial: bool = False,
     ) -> Verdict:
         account = sequence.account
         if account.has_reservation:
             return self._starting.attempt(draft, sequence, (), now)
-        passed = tuple(blocked)
+        passed = blocked
         if account.is_below_minimum and self._work.running:
             # its turn comes first, so it passes also whoever was blocked when last looked at
             before = (s for s in self._blocked if s.account is not account and s.is_waiting)
-            passed += tuple(s for s in before if s not in blocked)
+            passed = blocked + [s for s in before if s not in blocked]
         if passed and not self._may_pass(sequence, passed):
             return Verdict.CLASS_FULL if account.is_below_minimum else Verdict.STEP_FULL
-        return self._starting.attempt(draft, sequence, passed, now)
+        if free is not None and self._starting.is_hopeless(draft, sequence, free):
+            return Verdict.BLOCKED
+        if is_trial:
+            return self._starting.foresee(draft, sequence)
+        return self._starting.attempt(draft, sequence, tuple(passed), now)
 
-    def _may_pass(self, sequence: Sequence, blocked: tuple[Sequence, ...]) -> bool:
+    def _may_pass(self, sequence: Sequence, blocked: list[Sequence]) -> bool:
         """Whether everybody may be passed once more, by one that can give its blocks back.
 
         The members of a static batch can't, so there nobody is passed.
@@ -259,4 +297,4 @@ class Admission:
             return False
         most = self._limits.max_passes
         can_give_back = sequence.num_preemptions < self._limits.max_preemptions
-        return can_give_back and all(s.num_passed < most for s in blocked)
+        return can_give_back and max([s.num_passed for s in blocked]) < most

@@ -66,6 +66,11 @@ class BlockPool:
         """Return how many holders the block has."""
         return self._reference_counts[block_id]
 
+    def num_shared(self, block_ids: Iterable[int]) -> int:
+        """Return how many of these blocks, all of which are held, have several holders."""
+        counts = list(map(self._reference_counts.__getitem__, block_ids))
+        return len(counts) - counts.count(1)
+
     def num_held(self, block_ids: Iterable[int]) -> int:
         """Return how many of these blocks somebody holds."""
         counts = list(map(self._reference_counts.__getitem__, block_ids))

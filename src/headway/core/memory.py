@@ -133,8 +133,10 @@ class Memory:
     ) -> bool:
         """Whether the class may hold this sequence's blocks too; one sequence may always run."""
         account = sequence.account
+        if account.max_total_blocks >= self.pool.num_blocks:
+            return True
         own = [s for s in leaving if s.account is account]
-        if account.num_running == len(own) or account.max_total_blocks >= self.pool.num_blocks:
+        if account.num_running == len(own):
             return True
         num_owed = self.num_owed([s for s in prefilling if s.account is account], account)
         staying = account.blocks_without(own)
@@ -149,8 +151,7 @@ class Memory:
         """Return the scheduled positions in blocks that nobody else holds: lost if it leaves."""
         if self.cache is None:
             return sequence.num_scheduled_tokens
-        count = self.pool.reference_count
-        num_shared = sum(count(block_id) > 1 for block_id in sequence.block_ids)
+        num_shared = self.pool.num_shared(sequence.block_ids)
         return max(sequence.num_scheduled_tokens - num_shared * self.block_size, 0)
 
     def exceeds_share(self, sequence: Sequence, num_blocks: int) -> bool:
@@ -233,8 +234,23 @@ class Memory:
         if sequence.index == 0 and sequence.parent.request.sampling.prompt_logprobs is not None:
             return _NOTHING  # scores come with the computation of each position
         match = self.cache.match(sequence.chain, most)
+        sequence.matched = len(match.block_ids), self.cache.num_registered
         num_positions = len(match.block_ids) * self.block_size + match.num_partial
         return Kept(num_positions, match.block_ids, match.partial_block, match.num_partial)
+
+    def num_new_blocks(self, sequence: Sequence) -> int:
+        """Return how many blocks a waiting sequence takes from the free ones, or fewer than that.
+
+        What it found in the cache when last looked for can have grown by a block for each that
+        became known since.
+        """
+        needed = self.pool.blocks_for(sequence.num_known_positions)
+        if self.cache is None or sequence.chain is None:
+            return needed
+        if sequence.parent.request.n > 1:
+            return 0
+        num_matched, num_known = sequence.matched
+        return needed - num_matched - (self.cache.num_registered - num_known)
 
     def _can_fork(self, sequence: Sequence) -> bool:
         """Whether it is new, and the first sequence of its request has the whole prompt.

@@ -8,7 +8,7 @@ of the salt, so tenants with different salts never share, nor learn from timing 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from typing import NamedTuple
@@ -22,10 +22,9 @@ KEY_BYTES = 16
 #: partly equal blocks that are looked at, per parent: the most recent ones
 MAX_CANDIDATES = 8
 
-# Domain tags, so that no root is ever taken for a block, nor a block of text for one of a trace.
+# Domain tags, so that no root is ever taken for a block.
 _ROOT_TAG = b"headway kv root\0"
 _BLOCK_TAG = b"headway kv text\0"
-_TRACE_TAG = b"headway kv trace"
 _LENGTH = struct.Struct("<Q")
 _PARENT_LENGTH = _LENGTH.pack(KEY_BYTES)
 
@@ -67,10 +66,12 @@ class KeyChain:
         output_token_ids: a live reference: it grows while the sequence runs, and is not written.
         hashes: names the prompt's content in place of its tokens, as traces do. Only blocks that
             lie wholly inside the named part of the prompt then have a name.
+
+    Attributes:
+        has_tokens: whether the content is known token by token, so that blocks may match in part.
     """
 
     __slots__ = (
-        "_hashes",
         "_keys",
         "_named_index",
         "_named_tokens",
@@ -78,6 +79,7 @@ class KeyChain:
         "_packed_prompt",
         "_prompt",
         "block_size",
+        "has_tokens",
         "num_prompt_blocks",
         "root",
     )
@@ -96,17 +98,14 @@ class KeyChain:
         self.num_prompt_blocks = len(prompt_token_ids) // block_size
         self._prompt = prompt_token_ids
         self._outputs = output_token_ids
-        self._hashes = hashes
+        self.has_tokens = hashes is None
         self._keys: list[bytes] = []
+        if hashes is not None:
+            self._keys = _trace_names(self.root, block_size, self.num_prompt_blocks, hashes)
         #: the block that was named last
         self._named_index = -1
         self._named_tokens: tuple[int, ...] = ()
         self._packed_prompt: bytes | None = None
-
-    @property
-    def has_tokens(self) -> bool:
-        """Whether the content is known token by token, so that blocks may match in part."""
-        return self._hashes is None
 
     def key(self, index: int) -> bytes | None:
         """Return the name of full block ``index``; None while it has unknown tokens, or no name."""
@@ -148,7 +147,7 @@ class KeyChain:
         other.num_prompt_blocks = self.num_prompt_blocks
         other._prompt = self._prompt
         other._outputs = output_token_ids
-        other._hashes = self._hashes
+        other.has_tokens = self.has_tokens
         other._keys = self._keys[: self.num_prompt_blocks]
         other._named_index, other._named_tokens = -1, ()
         other._packed_prompt = None
@@ -157,8 +156,8 @@ class KeyChain:
     def _next_key(self) -> bytes | None:
         keys, size = self._keys, self.block_size
         index = len(keys)
-        if self._hashes is not None:
-            return self._trace_key(self._hashes, index)
+        if not self.has_tokens:
+            return None
         if 0 < index < self.num_prompt_blocks:
             packed = self._packed_prompt or self._pack_prompt()
             packed = packed[4 * size * index : 4 * size * (index + 1)]
@@ -178,17 +177,28 @@ class KeyChain:
         self._packed_prompt = struct.pack(f"<{num_tokens}I", *self._prompt[:num_tokens])
         return self._packed_prompt
 
-    def _trace_key(self, hashes: PromptHashes, index: int) -> bytes | None:
-        """Name a block after the stretch in which it ends.
 
-        That stretch's id stands for everything up to its end. The block's place in the prompt, in
-        which its offset within the stretch lies, tells the blocks of a stretch apart.
-        """
-        stretch = ((index + 1) * self.block_size - 1) // hashes.stretch_tokens
-        if index >= self.num_prompt_blocks or stretch >= len(hashes.ids):
-            return None
-        numbers = (self.block_size, hashes.stretch_tokens, index, hashes.ids[stretch])
-        return _digest(_TRACE_TAG, self.root + repr(numbers).encode())
+def _trace_names(root: bytes, block_size: int, most: int, hashes: PromptHashes) -> list[bytes]:
+    """Name blocks after the stretch in which each ends, as far as there are stretches.
+
+    That stretch's id stands for everything up to its end. The block's place in the prompt, in
+    which its offset within the stretch lies, tells the blocks of a stretch apart. Such a name is
+    longer than a digest, so it is never taken for one.
+    """
+    names: list[bytes] = []
+    for number, identity in enumerate(hashes.ids):
+        names += _stretch_names(root, block_size, hashes.stretch_tokens, number, identity)
+    return names[:most]
+
+
+@lru_cache(maxsize=4096)
+def _stretch_names(
+    root: bytes, block_size: int, stretch_tokens: int, number: int, identity: int
+) -> list[bytes]:
+    """Return the names of the blocks that end in a stretch; what many send is named once."""
+    first, end = (each * stretch_tokens // block_size for each in (number, number + 1))
+    common = b"%b%d,%d,%d," % (root, block_size, stretch_tokens, identity)
+    return [common + b"%d" % index for index in range(first, end)]
 
 
 class Match(NamedTuple):
@@ -225,6 +235,7 @@ class PrefixCache:
         self._entries: list[_Entry | None] = [None] * pool.num_blocks
         #: by parent: blocks that follow it, the most recent one last
         self._candidates: dict[bytes, list[int]] = {}
+        self.num_registered = 0  # blocks that became known, ever
         pool.on_evictions = self._forget
 
     def __len__(self) -> int:
@@ -257,7 +268,7 @@ class PrefixCache:
             count *= 4
         return found
 
-    def register(self, chain: KeyChain, first: int, block_ids: Iterable[int]) -> int:
+    def register(self, chain: KeyChain, first: int, block_ids: Sequence[int]) -> int:
         """Make blocks of a sequence known, from block ``first`` on: complete, and applied.
 
         If another block has the same content, that one stays the known one. Returns the first block
@@ -266,19 +277,22 @@ class PrefixCache:
         Raises:
             InvariantError: a block is free, or known to have other content.
         """
-        known, entries, get_key = self._block_ids, self._entries, chain.key
+        known, entries, has_tokens = self._block_ids, self._entries, chain.has_tokens
         parent, index = chain.parent(first), first
-        for block_id in block_ids:
-            key = get_key(index)
-            if key is None or parent is None:
-                break
+        if parent is None:
+            return first
+        keep = self._pool.keep
+        for block_id, key in zip(
+            block_ids, chain.names(first, first + len(block_ids)), strict=False
+        ):
             if key not in known:
                 if entries[block_id] is not None:
                     raise InvariantError(f"block {block_id} has content, so it can't be rewritten")
-                self._pool.keep(block_id)
+                keep(block_id)
                 known[key] = block_id
-                entries[block_id] = (key, parent, chain.tokens(index) if chain.has_tokens else ())
-                if chain.has_tokens:
+                self.num_registered += 1
+                entries[block_id] = (key, parent, chain.tokens(index) if has_tokens else ())
+                if has_tokens:
                     self._add_candidate(parent, block_id)
             parent = key
             index += 1

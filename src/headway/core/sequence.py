@@ -73,6 +73,7 @@ class Sequence:
     __slots__ = (
         "account",
         "block_ids",
+        "borrowers",
         "chain",
         "cross_key",
         "first_token_at",
@@ -83,6 +84,7 @@ class Sequence:
         "is_live",
         "is_promised",
         "lenders",
+        "matched",
         "max_positions",
         "max_tokens",
         "min_tokens",
@@ -144,6 +146,9 @@ class Sequence:
         self.num_held_positions = 0  # that it can have, and its blocks have room for
         self.swap_block_ids: list[int] = []
         self.chain: KeyChain | None = None  # names the blocks' content, where it may be shared
+        #: blocks that it found in the cache when it was last looked for, and how many had ever been
+        #: made known then
+        self.matched = (0, -NEVER)
         self.register_at = NEVER  # the next block is complete with this many computed positions
         #: whether all blocks that it can ever need are set aside for it
         self.is_promised = False
@@ -161,6 +166,8 @@ class Sequence:
         self.num_passed = 0
         #: waiting sequences whose blocks it runs on
         self.lenders: tuple[Sequence, ...] = ()
+        #: running sequences that have it among their lenders, in order of admission
+        self.borrowers: dict[SequenceId, Sequence] = {}
         self.num_preemptions = 0
         self.turn = -1  # call of ``schedule`` in which it started, resumed or was preempted last
 
@@ -197,7 +204,7 @@ class Sequence:
     @property
     def is_borrower(self) -> bool:
         """Whether it runs on blocks of a sequence that it passed and that still waits."""
-        return any(s.is_waiting for s in self.lenders)
+        return bool(self.lenders) and any(s.is_waiting for s in self.lenders)
 
     def charge_prompt(self, end: int) -> None:
         """Count the prompt's tokens up to ``end`` as service, each once, however often computed."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from enum import Enum, auto
+from typing import NamedTuple
 
 from headway.core.chunking import Chunking
 from headway.core.draft import StepDraft
@@ -34,6 +35,20 @@ class Verdict(Enum):
     STEP_FULL = auto()  # nobody else starts in this step
 
 
+class _Room(NamedTuple):
+    """What a sequence can begin with, once these gave way."""
+
+    kept: Kept
+    victims: _Victims = []  # noqa: RUF012 - never changed
+
+
+class Free(NamedTuple):
+    """Free blocks in a step, and what of them sequences lack that were let in already."""
+
+    num_blocks: int
+    num_owed: int
+
+
 class Starting:
     """Starts and resumes sequences, after preempting whom they displace."""
 
@@ -53,23 +68,18 @@ class Starting:
         self._victims = victims
         self._preemption = preemption
         self._is_padded = limits.batching is not Batching.CONTINUOUS
+        self._is_plain = self._lets_all_alike(limits)
 
     def attempt(
         self, draft: StepDraft, sequence: Sequence, passed: tuple[Sequence, ...], now: float
     ) -> Verdict:
         """Start the sequence if it can, before those that it passes."""
-        if sequence.turn == draft.turn:  # it was preempted in this very step
-            return Verdict.STEP_FULL
-        has_slot = self._slots.free_for(sequence.account) > 0
-        if not has_slot and not self._victims.may_exist(sequence, draft.turn):
-            return Verdict.CLASS_FULL
-        kept = self._work.memory.kept_for(sequence)
-        obstacle = self._obstacle(draft, sequence, kept)
-        if obstacle is not None:
-            return obstacle
-        fitting = self._make_room(draft, sequence, kept, now)
+        found = self._look(draft, sequence)
+        if isinstance(found, Verdict):
+            return found
+        fitting = self._clear(draft, sequence, found, now)
         if fitting is None:
-            return self._why_not(sequence, kept)
+            return self._why_not(sequence, found.kept)
         count = self._chunking.length(draft, sequence, _num_lacking(sequence, fitting))
         if count == 0:  # what it would have shared went with whom it displaced
             return Verdict.STEP_FULL
@@ -79,6 +89,29 @@ class Starting:
         self._start(draft, sequence, fitting, count, now)
         return Verdict.STARTED
 
+    def foresee(self, draft: StepDraft, sequence: Sequence) -> Verdict:
+        """Return what would become of an attempt, and change nothing; it may still fail."""
+        found = self._look(draft, sequence)
+        return found if isinstance(found, Verdict) else Verdict.STARTED
+
+    def free(self) -> Free | None:
+        """Return what blocks there are for those who wait; None if more than blocks decides."""
+        if not self._is_plain or self._slots.num_free <= 0:
+            return None
+        memory, prefilling = self._work.memory, self._work.prefilling.values()
+        owed = [memory.num_missing(s, s.num_known_positions) for s in prefilling]
+        return Free(memory.pool.num_free, sum(owed))
+
+    def is_hopeless(self, draft: StepDraft, sequence: Sequence, free: Free) -> bool:
+        """Whether it is *blocked* for sure, which takes no close look: it needs too many blocks."""
+        if sequence.turn == draft.turn or sequence.swap_block_ids:
+            return False
+        num_new = self._work.memory.num_new_blocks(sequence)
+        if not sequence.borrowers:
+            return num_new > free.num_blocks - free.num_owed
+        borrowed = sum([len(s.block_ids) for s in sequence.borrowers.values()])
+        return num_new > free.num_blocks + borrowed
+
     def may_displace(self, sequence: Sequence, turn: int | None) -> bool:
         """Whether there may be somebody whose slot it can take."""
         return self._victims.may_exist(sequence, turn)
@@ -87,7 +120,41 @@ class Starting:
         """Whether free slots don't help it."""
         return self._fitting(sequence, self._work.memory.kept_for(sequence)) is None
 
+    def _lets_all_alike(self, limits: SchedulerLimits) -> bool:
+        """Whether a free slot and some of the step's budget are all that one needs but blocks."""
+        accounts = self._work.accounts.values()
+        return (
+            not self._is_padded
+            and limits.enable_chunked_prefill
+            and limits.max_partial_prefills is None
+            and limits.max_long_partial_prefills is None
+            and not self._victims.look_at_priority
+            and not self._work.memory.has_shares
+            and not any(
+                a.has_reservation or a.min_running or a.settings.best_effort for a in accounts
+            )
+        )
+
     # ---------------------------------------------------------------- room in the step
+
+    def _look(self, draft: StepDraft, sequence: Sequence) -> _Room | Verdict:
+        """Find room for a sequence, or say why there is none."""
+        if sequence.turn == draft.turn:  # it was preempted in this very step
+            return Verdict.STEP_FULL
+        has_slot = self._slots.free_for(sequence.account) > 0
+        if not has_slot and not self._victims.may_exist(sequence, draft.turn):
+            return Verdict.CLASS_FULL
+        kept = self._work.memory.kept_for(sequence)
+        obstacle = self._obstacle(draft, sequence, kept)
+        if obstacle is not None:
+            return obstacle
+        fitting = self._fitting(sequence, kept) if has_slot else None
+        if fitting is not None:
+            return _Room(fitting)
+        victims = self._victims_of(sequence, kept, draft.turn)
+        if victims and self._would_fit(sequence, [victim for victim, _ in victims]):
+            return _Room(kept, victims)
+        return self._why_not(sequence, kept)
 
     def _obstacle(self, draft: StepDraft, sequence: Sequence, kept: Kept) -> Verdict | None:
         """Say what of the step is lacking, before anybody is preempted for it."""
@@ -107,20 +174,14 @@ class Starting:
 
     # ---------------------------------------------------------------- slot and blocks
 
-    def _make_room(
-        self, draft: StepDraft, sequence: Sequence, kept: Kept, now: float
-    ) -> Kept | None:
-        """Return what the sequence begins with, after preempting whom it displaces; None is "no".
+    def _clear(self, draft: StepDraft, sequence: Sequence, room: _Room, now: float) -> Kept | None:
+        """Preempt whom the sequence displaces, if anybody; return what it begins with.
 
         Nobody is preempted in vain: only if that gives it both a slot and its blocks.
         """
-        fitting = self._fitting_with_slot(sequence, kept)
-        if fitting is not None:
-            return fitting
-        victims = self._victims_of(sequence, kept, draft.turn)
-        if not victims or not self._would_fit(sequence, [victim for victim, _ in victims]):
-            return None
-        for victim, cause in self._needed(sequence, victims):
+        if not room.victims:
+            return room.kept
+        for victim, cause in self._needed(sequence, room.victims):
             self._preemption.preempt(draft, victim, cause, now)
         return self._fitting_with_slot(sequence, self._work.memory.kept_for(sequence))
 
@@ -142,6 +203,8 @@ class Starting:
         """Return whom it may displace; at its share a class gains only by its own sequences."""
         account = sequence.account
         victims = self._victims.for_start(sequence, turn)
+        if not victims:
+            return []
         is_at_share = account.num_running >= account.max_running or not self._is_within_share(
             sequence, kept
         )

@@ -8,6 +8,7 @@ in the step that is being planned.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 from headway.core.accounts import ClassAccount
 from headway.core.events import PreemptionCause
@@ -27,6 +28,11 @@ class Victims:
         self._lowest_running: dict[ClassAccount, int] = {}
         self._lowest_at: int | None = None
 
+    @property
+    def look_at_priority(self) -> bool:
+        """Whether work of a lower priority gives way to those who wait."""
+        return self._threshold is not None
+
     def for_growth(self, needy: Sequence, turn: int, is_own_class: bool) -> Sequence | None:
         """Return who gives blocks to a running sequence that must grow; None is nobody.
 
@@ -39,7 +45,7 @@ class Victims:
         rank = _rank(needy)
         eligible = [
             s
-            for s in self._displaceable(turn)
+            for s in self._displaceable(self._work.running.values(), turn)
             if (needy.is_promised or _rank(s) > rank)
             and (not is_own_class or s.account is needy.account)
         ]
@@ -80,16 +86,13 @@ class Victims:
         """Return whom a waiting sequence may displace, the first to go first."""
         if not self.may_exist(waiting, turn):
             return []
-        displaceable = self._displaceable(turn)
-        found = [
-            (s, PreemptionCause.HEAD)
-            for s in sorted(displaceable, key=lambda s: -s.turn)
-            if waiting in s.lenders
-        ]
+        borrowers = self._displaceable(waiting.borrowers.values(), turn)
+        found = [(s, PreemptionCause.HEAD) for s in sorted(borrowers, key=lambda s: -s.turn)]
+        running = self._work.running.values()
         if waiting.account.is_below_minimum:
-            found += self._above_minimum(waiting, displaceable)
+            found += self._above_minimum(waiting, self._displaceable(running, turn))
         if self._threshold is not None:
-            found += self._lower(waiting, self._threshold, displaceable)
+            found += self._lower(waiting, self._threshold, self._displaceable(running, turn))
         return _once_each(found)
 
     def _above_minimum(
@@ -133,11 +136,11 @@ class Victims:
             return (*kind, *(-each for each in sequence.seniority))
         return (*kind, self._work.memory.num_own_positions(sequence), -sequence.sequence_id)
 
-    def _displaceable(self, turn: int) -> list[Sequence]:
+    def _displaceable(self, running: Iterable[Sequence], turn: int) -> list[Sequence]:
         most = self._max_preemptions
         return [
             s
-            for s in self._work.running.values()
+            for s in running
             if s.num_preemptions < most
             and s.turn != turn
             and not s.is_promised

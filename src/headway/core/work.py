@@ -60,6 +60,8 @@ class Work:
         self.running[sequence.sequence_id] = sequence
         self.prefilling[sequence.sequence_id] = sequence
         sequence.account.num_running += 1
+        for lender in sequence.lenders:
+            lender.borrowers[sequence.sequence_id] = sequence
 
     def to_decoding(self, sequence: Sequence) -> None:
         """From here on the sequence lacks one token a step."""
@@ -70,6 +72,8 @@ class Work:
     def leave(self, sequence: Sequence) -> None:
         """Take a sequence off its slot."""
         del self.running[sequence.sequence_id]
+        for lender in sequence.lenders:
+            del lender.borrowers[sequence.sequence_id]
         account = sequence.account
         account.num_running -= 1
         if self.decoding.pop(sequence.sequence_id, None) is None:

@@ -13,7 +13,7 @@ def collect_rarely() -> None:
     A step makes a thousand short-lived objects, so by default the collector runs in every step,
     and now and then goes through all that lives, for milliseconds. Headway's own objects hold no
     cycles once a request has ended, so they need no collector. This is a setting of the whole
-    process: servers and benchmarks call it, the library does not.
+    process: commands and benchmarks call it, the library does not.
     """
     gc.collect()
     gc.freeze()
