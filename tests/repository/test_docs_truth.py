@@ -1,5 +1,6 @@
 """What the documents say about commands, flags, settings and targets is so."""
 
+import argparse
 import re
 import tomllib
 from collections.abc import Iterator
@@ -99,8 +100,14 @@ def called(document: str) -> Iterator[tuple[str, str]]:
 
 @cache
 def own_flags(command: str) -> frozenset[str]:
-    """Return all flags of a command."""
+    """Return all flags of a command, and of the checks below it."""
     (described,) = (each for each in COMMANDS if each.name == command)
     parser = CommandParser(described)
     import_module(described.module).configure(parser)
-    return frozenset(parser._option_string_actions)
+    below = [
+        each
+        for action in parser._actions
+        if isinstance(action, argparse._SubParsersAction)
+        for each in action.choices.values()
+    ]
+    return frozenset(flag for each in (parser, *below) for flag in each._option_string_actions)
