@@ -1,0 +1,1 @@
+"""From what is promised to what is set up."""
