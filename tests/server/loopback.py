@@ -158,7 +158,7 @@ class Service:
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait for something that another thread brings about."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not condition():
                 await asyncio.sleep(0.002)
 
@@ -226,6 +226,13 @@ class Reply:
     def events(self) -> list[Any]:
         """The data of a stream's events; the last is ``"[DONE]"``."""
         return parse_events(self.body)
+
+
+async def let_steps_pass(executor: ScriptedExecutor) -> None:
+    """Give the event loop a turn between steps, which a script would never do."""
+    while True:
+        executor.allow()
+        await asyncio.sleep(0.002)
 
 
 def strict_json(data: bytes) -> Any:

@@ -6,13 +6,12 @@ import asyncio
 from math import inf
 
 import pytest
-from loopback import END, Service, Setup, listening, say_ids
+from loopback import END, Service, Setup, let_steps_pass, listening, say_ids
 
 from headway.bench import Options, parse_url
 from headway.bench.over_http import HttpSetup, bench_over_http
 from headway.config import ClassSettings, ServerSettings
 from headway.report import Report
-from headway.testing.scripted import ScriptedExecutor
 from headway.workload import Stream, WorkloadSpec
 
 TALKATIVE = say_ids([ord("a")])
@@ -65,13 +64,6 @@ async def test_each_request_is_served_in_its_class() -> None:
         assert told == [("fast", "3.0"), ("slow", "2.0")]
 
 
-async def let_steps_pass(executor: ScriptedExecutor) -> None:
-    """Give the event loop a turn between steps, which a script would never do."""
-    while True:
-        executor.allow()
-        await asyncio.sleep(0.002)
-
-
 async def test_clients_that_leave_are_cancelled_there() -> None:
     stream = Stream(
         request_rate=inf,
@@ -92,9 +84,8 @@ async def test_clients_that_leave_are_cancelled_there() -> None:
         )
         await service.until_idle()
         pacing.cancel()
-        num_cancelled = service.num_ended("cancelled", "client_disconnected")
+        await service.until(lambda: service.num_ended("cancelled", "client_disconnected") == 6)
     assert (report.overall.num_cancelled, report.overall.errors) == (6, {})
-    assert num_cancelled == 6
 
 
 def num_sent(service: Service) -> float:

@@ -83,7 +83,7 @@ async def test_a_stop_string_is_a_good_end_for_the_engine_too() -> None:
         service.executor.allow(100)
         await task
         await service.until_idle()
-        assert service.num_ended("finished", "stop") == 1
+        await service.until(lambda: service.num_ended("finished", "stop") == 1)
         assert len(service.executor.plans) <= 6
 
 
