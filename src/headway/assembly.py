@@ -69,7 +69,7 @@ def assemble(settings: Settings, progress: Callable[[str], None]) -> Assembly:
     config = _scheduler_config(settings, checkpoint)
     limits = config.limits
     scheduler = _scheduler(config)
-    name = settings.model.served_name or _default_name(settings.model.path)
+    name = _served_name(settings)
     executor, computing = _executor(settings, checkpoint, limits)
     metrics = EngineMetrics(name, scheduler.statistics, computing)
     # the journal comes last, so that a start that fails leaves none behind
@@ -110,9 +110,10 @@ def _checkpoint(settings: Settings, progress: Callable[[str], None]) -> Checkpoi
     return checkpoint
 
 
-def _default_name(model: str) -> str:
-    """Return the model's name in the API: the last part of its path, without ``.gguf``."""
-    return Path(model).name.removesuffix(".gguf") or model
+def _served_name(settings: Settings) -> str:
+    """Return the model's name in the API: unless set, the end of its path, without ``.gguf``."""
+    model = settings.model
+    return model.served_name or Path(model.path).name.removesuffix(".gguf") or model.path
 
 
 def _advised(settings: Settings) -> Mapping[str, float]:
@@ -188,7 +189,7 @@ def assemble_bare(settings: Settings, progress: Callable[[str], None]) -> Bare:
     config = _scheduler_config(settings, checkpoint)
     executor, _ = _executor(settings, checkpoint, config.limits)
     return Bare(
-        name=settings.model.served_name or _default_name(settings.model.path),
+        name=_served_name(settings),
         executor=executor,
         config=config,
         vocab_size=checkpoint.config.vocab_size,

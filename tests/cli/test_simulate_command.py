@@ -127,6 +127,15 @@ def test_several_seeds_have_intervals(capsys: pytest.CaptureFixture[str], tmp_pa
     assert json.loads(output.read_text()) == found
 
 
+def test_the_costs_that_flags_give_are_used_without_a_warning(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["simulate", *SIZED, *FEW, "--json", "--step-base-ms", "200"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["p50_tpot_ms"] > 200
+    assert "no effect" not in err
+
+
 def test_people_see_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", *SIZED, *FEW, "--seeds", "2"]) == 0
     shown = capsys.readouterr().out

@@ -7,6 +7,8 @@ from io import BytesIO
 from random import Random
 
 import pytest
+import small_engine
+from small_engine import limits
 
 from headway.core.classes import PolicyName, ServiceClass
 from headway.core.config import PolicyConfig, PredictorName, SchedulerConfig
@@ -154,20 +156,8 @@ def test_a_random_workload_is_planned_alike(policy: PolicyName, seed: int) -> No
 # ------------------------------------------------------------------ single cases
 
 
-def limits(**changes: object) -> SchedulerLimits:
-    numbers: dict[str, object] = {
-        "num_blocks": 64,
-        "block_size": 4,
-        "max_model_len": 128,
-        "max_num_seqs": 8,
-        "max_num_batched_tokens": 64,
-        **changes,
-    }
-    return SchedulerLimits(**numbers)  # type: ignore[arg-type]
-
-
-def arrival(at_s: float = 0.0, prompt: int = 10, output: int = 30, **more: object) -> Arrival:
-    return Arrival(at_s=at_s, prompt_tokens=prompt, output_tokens=output, **more)  # type: ignore[arg-type]
+def arrival(at_s: float = 0.0, output: int = 30, **more: object) -> Arrival:
+    return small_engine.arrival(at_s, output=output, **more)
 
 
 def test_host_time_passes_in_each_step() -> None:

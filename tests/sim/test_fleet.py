@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from random import Random
 
 import pytest
+from small_engine import arrival, limits
 
 from headway.core.classes import ServiceClass
 from headway.core.config import SchedulerConfig
 from headway.core.costs import StepCosts
-from headway.core.limits import SchedulerLimits
 from headway.core.request import PromptHashes
 from headway.errors import UsageError
 from headway.sim import simulate
@@ -33,22 +33,8 @@ FOREVER = float("inf")
 
 
 def machine(*classes: ServiceClass, **changes: object) -> Machine:
-    numbers: dict[str, object] = {
-        "num_blocks": 64,
-        "block_size": 4,
-        "max_model_len": 128,
-        "max_num_seqs": 8,
-        "max_num_batched_tokens": 64,
-        **changes,
-    }
-    limits = SchedulerLimits(**numbers)  # type: ignore[arg-type]
-    return Machine(
-        config=SchedulerConfig(limits=limits, classes=classes or (ServiceClass(),)), cost=COST
-    )
-
-
-def arrival(at_s: float = 0.0, prompt: int = 10, output: int = 3, **more: object) -> Arrival:
-    return Arrival(at_s=at_s, prompt_tokens=prompt, output_tokens=output, **more)  # type: ignore[arg-type]
+    config = SchedulerConfig(limits=limits(**changes), classes=classes or (ServiceClass(),))
+    return Machine(config=config, cost=COST)
 
 
 def serve(

@@ -17,6 +17,7 @@ from headway.core.limits import SchedulerLimits
 from headway.engine.clock import VirtualClock
 from headway.executors.simulated import SimulatedExecutor
 from headway.profiles.errors import ProfileError
+from headway.profiles.fitted import FittedCosts
 from headway.profiles.profile import Profile
 from headway.profiles.shape import Chunk, StepCost, StepShape
 from headway.sim.calibration import Calibration, calibrate, passes
@@ -77,11 +78,12 @@ def test_known_costs_are_found() -> None:
 
 def test_it_says_its_error_and_its_range() -> None:
     fitted = calibrated(engine(Truth())).profile.device
-    assert fitted.error.p90 < 0.01  # type: ignore[attr-defined]
-    low, high = fitted.ranges["decodes"]  # type: ignore[attr-defined]
+    assert isinstance(fitted, FittedCosts)
+    assert fitted.error.p90 < 0.01
+    low, high = fitted.ranges["decodes"]
     assert low == 0
     assert high >= LIMITS.max_num_seqs - 1
-    assert fitted.beyond(StepShape((), 200, 200, 1, 1))  # type: ignore[attr-defined]
+    assert fitted.beyond(StepShape((), 200, 200, 1, 1))
 
 
 def test_it_ends_in_time_and_says_that_it_was_cut_short() -> None:

@@ -7,10 +7,11 @@ from pathlib import Path
 from random import Random
 
 import pytest
+import small_engine
+from small_engine import limits
 
 from headway.core.config import SchedulerConfig
 from headway.core.costs import StepCosts
-from headway.core.limits import SchedulerLimits
 from headway.core.scheduler import Scheduler
 from headway.engine.journal import Journal, read_journal
 from headway.engine.replay import replay
@@ -22,20 +23,12 @@ from headway.workload import Arrival, drawn_between, poisson_arrivals
 A_SECOND = StepCosts(base_s=1.0, prefill_token_s=0.0, decode_s=0.0)
 
 
-def config(most: int = 2, **limits: object) -> SchedulerConfig:
-    numbers: dict[str, object] = {
-        "num_blocks": 64,
-        "block_size": 4,
-        "max_model_len": 128,
-        "max_num_seqs": 8,
-        "max_num_batched_tokens": 64,
-        "max_plans_in_flight": most,
-    }
-    return SchedulerConfig(limits=SchedulerLimits(**{**numbers, **limits}))  # type: ignore[arg-type]
+def config(most: int = 2, **changes: object) -> SchedulerConfig:
+    return SchedulerConfig(limits=limits(max_plans_in_flight=most, **changes))
 
 
 def arrival(at_s: float = 0.0, output: int = 4) -> Arrival:
-    return Arrival(at_s=at_s, prompt_tokens=10, output_tokens=output, max_tokens=output)
+    return small_engine.arrival(at_s, output=output, max_tokens=output)
 
 
 def times(result: SimulationResult) -> list[list[float]]:

@@ -35,7 +35,7 @@ def test_records_have_the_times_of_the_virtual_clock() -> None:
     ]
     impatient = ServiceClass(queue_timeout_s=3.0, max_queue_requests=1)
     result = simulate(config(impatient), arrivals, COST)
-    first, second, third = records_of(result)
+    first, second, third = records_of(result.requests)
     assert first.outcome is Outcome.COMPLETED
     assert (first.ttft_s, first.tpot_s, first.e2el_s) == pytest.approx((1.0, 1.0, 3.0))
     assert (first.output_tokens, first.input_tokens, first.tenant) == (3, 8, "a")
@@ -50,5 +50,5 @@ def test_records_have_the_times_of_the_virtual_clock() -> None:
 def test_what_still_runs_is_unfinished() -> None:
     arrivals = [Arrival(at_s=0.0, prompt_tokens=8, output_tokens=50)]
     result = simulate(config(ServiceClass()), arrivals, COST, until_s=5.0)
-    (only,) = records_of(result)
+    (only,) = records_of(result.requests)
     assert (only.outcome, only.ended_s) == (Outcome.UNFINISHED, None)

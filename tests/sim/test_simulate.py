@@ -6,11 +6,11 @@ from io import BytesIO
 from random import Random
 
 import pytest
+from small_engine import arrival, limits
 
 from headway.core.classes import ServiceClass
 from headway.core.config import SchedulerConfig
 from headway.core.costs import StepCosts
-from headway.core.limits import SchedulerLimits
 from headway.core.request import PromptHashes
 from headway.core.scheduler import Scheduler
 from headway.engine.journal import Journal
@@ -29,20 +29,8 @@ from headway.workload import Arrival, drawn_between, merged, poisson_arrivals
 COST = StepCosts(base_s=1.0, prefill_token_s=0.1, decode_s=0.5)
 
 
-def config(*classes: ServiceClass, **limits: object) -> SchedulerConfig:
-    numbers: dict[str, object] = {
-        "num_blocks": 64,
-        "block_size": 4,
-        "max_model_len": 128,
-        "max_num_seqs": 8,
-        "max_num_batched_tokens": 64,
-    }
-    made = SchedulerLimits(**{**numbers, **limits})  # type: ignore[arg-type]
-    return SchedulerConfig(limits=made, classes=classes or (ServiceClass(),))
-
-
-def arrival(at_s: float = 0.0, prompt: int = 10, output: int = 3, **more: object) -> Arrival:
-    return Arrival(at_s=at_s, prompt_tokens=prompt, output_tokens=output, **more)  # type: ignore[arg-type]
+def config(*classes: ServiceClass, **changes: object) -> SchedulerConfig:
+    return SchedulerConfig(limits=limits(**changes), classes=classes or (ServiceClass(),))
 
 
 def test_one_request_takes_what_its_steps_cost() -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from headway.cli.machine import add_machine, simulated_from
-from headway.cli.options import add_settings, load
+from headway.cli.machine import add_machine, load_simulated, simulated_from
+from headway.cli.options import add_settings
 from headway.cli.output import print_json, print_rows, print_warnings
 from headway.cli.workload import add_workload, spec_from
 from headway.errors import UsageError
@@ -35,16 +36,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Simulate the modes, decide, and print."""
     from headway.planning.advice import advise
+    from headway.profiles.watched import watched
     from headway.workload import build
 
     spec = spec_from(args)
-    loaded = load(args)
+    loaded = load_simulated(args)
     print_warnings(loaded.warnings)
     simulated = simulated_from(args, loaded.settings)
+    cost, seen = watched(simulated.machine.cost)
     try:
-        found = advise(simulated.machine, build(spec), hard=args.hard)
+        found = advise(replace(simulated.machine, cost=cost), build(spec), hard=args.hard)
     except ValueError as error:
         raise UsageError(str(error)) from error
+    if seen is not None and seen.warning:
+        print_warnings([seen.warning])
     if args.json:
         print_json(_as_json(found))
     else:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headway.cli.machine import add_machine
 from headway.cli.options import add_settings, load
-from headway.cli.output import print_json, print_warnings
+from headway.cli.output import print_warnings
+from headway.cli.reporting import add_files, write
 from headway.cli.workload import add_workload, spec_from
 from headway.errors import ConfigError, UsageError
 
@@ -59,16 +59,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add_machine(parser)
     add_workload(parser)
-    _add_output(parser)
+    add_files(parser, "mode and repetition")
     add_settings(parser, SECTIONS, _WITHOUT)
-
-
-def _add_output(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("output")
-    group.add_argument("--output", metavar="FILE", help="write the JSON there")
-    group.add_argument("--csv", metavar="FILE", help="write a row for each mode and repetition")
-    group.add_argument("--html", metavar="FILE", help="write a page with charts")
-    group.add_argument("--title", metavar="TEXT", help="of page and table")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -234,7 +226,6 @@ def _run_all(
 
 
 def _write(args: argparse.Namespace, comparison: Comparison) -> None:
-    """Print the comparison, after everything that was asked for is in its file."""
     from headway.report import (
         comparison_as_text,
         comparison_page,
@@ -242,17 +233,10 @@ def _write(args: argparse.Namespace, comparison: Comparison) -> None:
         write_comparison_csv,
     )
 
-    value: dict[str, Any] = comparison_to_json(comparison)
-    if args.output is not None:
-        with open(args.output, "w", encoding="utf-8") as file:
-            json.dump(value, file, allow_nan=False)
-    if args.csv is not None:
-        with open(args.csv, "w", encoding="utf-8", newline="") as file:
-            write_comparison_csv(comparison, file)
-    if args.html is not None:
-        with open(args.html, "w", encoding="utf-8") as file:
-            file.write(comparison_page(comparison))
-    if args.json:
-        print_json(value)
-    else:
-        print(comparison_as_text(comparison))
+    write(
+        args,
+        comparison_to_json(comparison),
+        text=lambda: comparison_as_text(comparison),
+        page=lambda: comparison_page(comparison),
+        csv=lambda file: write_comparison_csv(comparison, file),
+    )

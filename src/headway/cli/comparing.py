@@ -14,7 +14,6 @@ from headway.config.scheduling import scheduler_config
 from headway.core.config import SchedulerConfig
 from headway.core.limits import SchedulerLimits
 from headway.engine.clock import Clock, RealClock
-from headway.errors import UsageError
 from headway.models.progress import on_standard_error
 from headway.profiles.builtin import LLAMA_7B
 from headway.profiles.devices import find_device
@@ -25,9 +24,10 @@ from headway.profiles.watched import watched
 from headway.report import Compared, Comparison
 from headway.sim.comparison import LiveModes, ModeRun, simulated_run
 from headway.sim.explained import explained
+from headway.sim.requests import longest_of
 from headway.sim.tally import TallyingExecutor
 from headway.workload import Content, Workload
-from headway.workload.content import ID_RANGE
+from headway.workload.content import ids_within
 
 if TYPE_CHECKING:
     from headway.report.report import Fact
@@ -166,12 +166,8 @@ def bench_on(bare: Bare, clock: Clock, workload: Workload, seed: int) -> Bench:
     Raises:
         UsageError: a request is longer than the context.
     """
-    longest = max(each.prompt_tokens + each.output_tokens for each in workload.arrivals)
-    if longest > bare.config.limits.longest:
-        most = bare.config.limits.longest
-        raise UsageError(f"the longest request has {longest} tokens, and the context {most}")
-    low, high = ID_RANGE
-    content = Content(seed, (min(low, bare.vocab_size // 2), min(high, bare.vocab_size)))
+    longest_of(workload.arrivals, bare.config.limits)
+    content = Content(seed, ids_within(bare.vocab_size))
     modes = LiveModes(
         TallyingExecutor(bare.executor),
         clock,
@@ -201,13 +197,14 @@ def simulated_bench(args: argparse.Namespace, settings: Settings, workload: Work
     is_builtin = args.profile is None and args.model_config is None
     simulated = _builtin(args, settings) if is_builtin else simulated_from(args, settings)
     cost, seen = watched(simulated.machine.cost)
-    machine = replace(simulated.machine, cost=cost)
+    machine = simulated.machine
     num_plans = machine.config.limits.max_plans_in_flight
 
     def run(config: SchedulerConfig, _: Callable[[], bool]) -> ModeRun:
         limits = replace(config.limits, max_plans_in_flight=num_plans)
-        config = replace(config, limits=limits)
-        return simulated_run(replace(machine, config=config), workload.arrivals, workload.targets)
+        (slowed,) = simulated.replicas(1, cost, seed=0)  # alike in each mode
+        each = replace(slowed, config=replace(config, limits=limits))
+        return simulated_run(each, workload.arrivals, workload.targets)
 
     return Bench(
         name=f"{simulated.name}, simulated",

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headway.config import Settings
+from headway.cli.options import load
+from headway.config import Loaded, Settings
 from headway.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
@@ -58,6 +59,13 @@ class Simulated:
         numbers = range(seed * count, (seed + 1) * count)
         costs = [costs_of_engine(cost, self.interference, number) for number in numbers]
         return [replace(self.machine, cost=each) for each in costs]
+
+
+def load_simulated(args: argparse.Namespace) -> Loaded:
+    """Load the settings; where ``[simulation]`` says what steps cost, that executor is meant."""
+    if args.profile is None and args.device is None and "model.executor" not in vars(args):
+        args = argparse.Namespace(**{**vars(args), "model.executor": "simulated"})
+    return load(args)
 
 
 def simulated_from(args: argparse.Namespace, settings: Settings) -> Simulated:

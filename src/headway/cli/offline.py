@@ -19,7 +19,7 @@ from headway.models.progress import on_standard_error
 from headway.report import Outcome, Record, Report
 from headway.report.report import Fact
 from headway.workload import Arrival, Conduct, Content, WorkloadSpec
-from headway.workload.content import ID_RANGE
+from headway.workload.content import ids_within
 
 _WELL = Conduct()
 
@@ -59,9 +59,8 @@ class OfflineSender:
 
     def __init__(self, assembly: Assembly, seed: int, *, ignore_eos: bool) -> None:
         vocab_size = assembly.checkpoint.config.vocab_size
-        low, high = ID_RANGE
         self._generator = assembly.generator
-        self._content = Content(seed, (min(low, vocab_size // 2), min(high, vocab_size)))
+        self._content = Content(seed, ids_within(vocab_size))
         self._ignore_eos = ignore_eos
 
     def prepare(self, job: Job) -> Send:

@@ -99,13 +99,11 @@ def _judge(args: argparse.Namespace, bare: Bare, clock: Clock) -> tuple[LoadVerd
     from headway.sim.calibration import calibrate
     from headway.sim.live import LiveEngine
     from headway.sim.own import judge
+    from headway.sim.requests import longest_of
 
     lengths = _lengths(args)
     engine = LiveEngine(bare.config, bare.executor, clock, vocab_size=bare.vocab_size)
-    longest = max(each.prompt_tokens + each.output_tokens for each in lengths)
-    if longest > bare.config.limits.longest:
-        most = bare.config.limits.longest
-        raise UsageError(f"the longest request has {longest} tokens, and the context {most}")
+    longest = longest_of(lengths, bare.config.limits)
 
     def measured() -> Profile:
         found = calibrate(

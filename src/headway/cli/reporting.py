@@ -4,55 +4,65 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TextIO
 
 from headway.cli.output import print_json
 
 if TYPE_CHECKING:
     from headway.report import Report
-    from headway.report.page import Table
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of files that a report can be written to."""
-    group = parser.add_argument_group("output")
-    group.add_argument("--output", metavar="FILE", help="write the JSON there")
+    """Add the flags of files that a report on requests can be written to."""
+    group = add_files(parser, "request")
     group.add_argument(
         "--detailed", action="store_true", help="lists with an entry for each request in the JSON"
     )
-    group.add_argument("--csv", metavar="FILE", help="write a row for each request")
+
+
+def add_files(parser: argparse.ArgumentParser, row: str) -> argparse._ArgumentGroup:
+    """Add the flags of the files of any report, with a line in the CSV for each ``row``."""
+    group = parser.add_argument_group("output")
+    group.add_argument("--output", metavar="FILE", help="write the JSON there")
+    group.add_argument("--csv", metavar="FILE", help=f"write a row for each {row}")
     group.add_argument("--html", metavar="FILE", help="write a page with charts")
     group.add_argument("--title", metavar="TEXT", help="of page and table")
+    return group
 
 
 def write_report(args: argparse.Namespace, report: Report) -> None:
-    """Print the report, after everything that was asked for is in its file."""
-    from headway.report import as_text, to_json
+    """Write and print a report on requests."""
+    from headway.report import as_text, page, to_json, write_csv
 
-    value = to_json(report, detailed=args.detailed)
-    write_files(args, report, value)
-    if args.json:
-        print_json(value)
-    else:
-        print(as_text(report))
+    write(
+        args,
+        to_json(report, detailed=args.detailed),
+        text=lambda: as_text(report),
+        page=lambda: page(report),
+        csv=lambda file: write_csv(report.records, file),
+    )
 
 
-def write_files(
+def write(
     args: argparse.Namespace,
-    report: Report,
-    value: Mapping[str, Any],
-    tables: Sequence[tuple[str, Table]] = (),
+    value: dict[str, Any],
+    *,
+    text: Callable[[], str],
+    page: Callable[[], str],
+    csv: Callable[[TextIO], None],
 ) -> None:
-    """Write the files that were asked for: ``value`` as JSON, ``tables`` first on the page."""
-    from headway.report import page, write_csv
-
+    """Print ``value`` as JSON, or the text, after everything that was asked for is in its file."""
     if args.output is not None:
         with open(args.output, "w", encoding="utf-8") as file:
             json.dump(value, file, allow_nan=False)
     if args.csv is not None:
         with open(args.csv, "w", encoding="utf-8", newline="") as file:
-            write_csv(report.records, file)
+            csv(file)
     if args.html is not None:
         with open(args.html, "w", encoding="utf-8") as file:
-            file.write(page(report, tables))
+            file.write(page())
+    if args.json:
+        print_json(value)
+    else:
+        print(text())

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from headway.cli.machine import Simulated, add_machine, simulated_from
-from headway.cli.options import add_settings, load
+from headway.cli.machine import Simulated, add_machine, load_simulated, simulated_from
+from headway.cli.options import add_settings
 from headway.cli.output import print_warnings
-from headway.cli.reporting import add_output, write_files
+from headway.cli.reporting import add_output, write
 from headway.cli.workload import add_workload, spec_from
 from headway.errors import UsageError
 
 if TYPE_CHECKING:
     from headway.report import Report
+    from headway.report.page import Table
     from headway.sim.fleet import FleetResult
     from headway.sim.intervals import Interval
     from headway.workload import WorkloadSpec
@@ -75,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
 
     _check(args)
     spec = spec_from(args)
-    loaded = load(args)
+    loaded = load_simulated(args)
     print_warnings(loaded.warnings)
     simulated = simulated_from(args, loaded.settings)
     collect_rarely()
@@ -153,11 +154,11 @@ def _report(
     warnings: Sequence[str],
 ) -> Report:
     from headway.report import report_on
-    from headway.sim.reporting import report_records
+    from headway.sim.as_report import records_of
 
     number = f"{args.replicas} x " if args.replicas > 1 else ""
     return report_on(
-        report_records(result.requests),
+        records_of(result.requests),
         result.end_s,
         spec.targets,
         title=args.title or f"{number}{simulated.name}, simulated",
@@ -209,8 +210,7 @@ def _facts(
 
 def _write(args: argparse.Namespace, runs: Sequence[_Run]) -> None:
     """Write the report of the first seed, with the intervals over all of them."""
-    from headway.cli.output import print_json
-    from headway.report import aligned, as_text
+    from headway.report import as_text, page, write_csv
 
     report, value = runs[0].report, runs[0].value
     sections = _intervals(runs) if len(runs) > 1 else {}
@@ -224,13 +224,20 @@ def _write(args: argparse.Namespace, runs: Sequence[_Run]) -> None:
         (f"95 % intervals over {len(runs)} seeds: {name}", _table(found))
         for name, found in sections.items()
     ]
-    write_files(args, report, value, tables)
-    if args.json:
-        print_json(value)
-        return
-    print(as_text(report))
+    write(
+        args,
+        value,
+        text=lambda: "\n".join([as_text(report), *_lines(tables)]),
+        page=lambda: page(report, tables),
+        csv=lambda file: write_csv(report.records, file),
+    )
+
+
+def _lines(tables: Sequence[tuple[str, Table]]) -> Iterator[str]:
+    from headway.report import aligned
+
     for title, (head, rows) in tables:
-        print("\n".join(["", title, *aligned([head, *rows])]))
+        yield from ("", title, *aligned([head, *rows]))
 
 
 def _intervals(runs: Sequence[_Run]) -> dict[str, dict[str, Interval]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable
+from itertools import chain
 from typing import NamedTuple
 
 from headway.core.accounts import ClassAccount
@@ -315,10 +316,7 @@ class Memory:
             return False
         taken = self.pool.allocate(len(sequences))
         for sequence, block_id in zip(sequences, taken, strict=True):
-            sequence.block_ids.append(block_id)
-            sequence.account.take_blocks((block_id,))
-            num_held = sequence.num_held_positions + self.block_size
-            sequence.num_held_positions = min(num_held, sequence.max_positions)
+            self._extend_by(sequence, block_id)
         return True
 
     def extend_in_order(self, steps: list[list[Sequence]]) -> bool:
@@ -326,15 +324,16 @@ class Memory:
         num_blocks = sum(map(len, steps))
         if self.has_shares or num_blocks > min(self.pool.num_plain, self.num_unreserved):
             return all(map(self.extend_all, steps))
-        taken, block_size = iter(self.pool.allocate(num_blocks)), self.block_size
-        for sequences in steps:
-            for sequence in sequences:
-                block_id = next(taken)
-                sequence.block_ids.append(block_id)
-                sequence.account.take_blocks((block_id,))
-                num_held = sequence.num_held_positions + block_size
-                sequence.num_held_positions = min(num_held, sequence.max_positions)
+        taken = self.pool.allocate(num_blocks)
+        for sequence, block_id in zip(chain.from_iterable(steps), taken, strict=True):
+            self._extend_by(sequence, block_id)
         return True
+
+    def _extend_by(self, sequence: Sequence, block_id: int) -> None:
+        sequence.block_ids.append(block_id)
+        sequence.account.take_blocks((block_id,))
+        num_held = sequence.num_held_positions + self.block_size
+        sequence.num_held_positions = min(num_held, sequence.max_positions)
 
     def _are_within_shares(self, sequences: list[Sequence]) -> bool:
         if not self.has_shares:

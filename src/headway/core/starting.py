@@ -39,7 +39,7 @@ class _Room(NamedTuple):
     """What a sequence can begin with, once these gave way."""
 
     kept: Kept
-    victims: _Victims = []  # noqa: RUF012 - never changed
+    victims: _Victims
 
 
 class Free(NamedTuple):
@@ -128,7 +128,7 @@ class Starting:
             and limits.enable_chunked_prefill
             and limits.max_partial_prefills is None
             and limits.max_long_partial_prefills is None
-            and not self._victims.look_at_priority
+            and not self._victims.looks_at_priority
             and not self._work.memory.has_shares
             and not any(
                 a.has_reservation or a.min_running or a.settings.best_effort for a in accounts
@@ -150,7 +150,7 @@ class Starting:
             return obstacle
         fitting = self._fitting(sequence, kept) if has_slot else None
         if fitting is not None:
-            return _Room(fitting)
+            return _Room(fitting, [])
         victims = self._victims_of(sequence, kept, draft.turn)
         if victims and self._would_fit(sequence, [victim for victim, _ in victims]):
             return _Room(kept, victims)

@@ -29,7 +29,7 @@ class Victims:
         self._lowest_at: int | None = None
 
     @property
-    def look_at_priority(self) -> bool:
+    def looks_at_priority(self) -> bool:
         """Whether work of a lower priority gives way to those who wait."""
         return self._threshold is not None
 

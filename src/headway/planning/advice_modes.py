@@ -8,9 +8,9 @@ from math import inf
 
 from headway.core.limits import Batching, SchedulerLimits
 from headway.report import Figures, figures
+from headway.sim.as_report import records_of
 from headway.sim.fleet import simulate_fleet
 from headway.sim.replica import Machine
-from headway.sim.reporting import report_records
 from headway.sim.routers import RoundRobin
 from headway.workload import Workload
 
@@ -89,4 +89,4 @@ def _attained(found: Figures, workload: Workload) -> float | None:
 
 def _figures(machine: Machine, workload: Workload) -> Figures:
     result = simulate_fleet([machine], RoundRobin(1), workload)
-    return figures(report_records(result.requests), result.end_s, workload.targets)
+    return figures(records_of(result.requests), result.end_s, workload.targets)

@@ -16,6 +16,8 @@ from headway.profiles.shape import StepCost, StepShape
 _WINDOW_S = 0.05
 _APART = 997
 """Windows between the starts of two engines: a prime, so that few begin alike."""
+_MOST_WINDOWS = 12_000
+"""Ten minutes: the last of a longer log."""
 _LEAST = 0.2
 """No machine is five times as fast as itself: less is an error of the fit."""
 
@@ -47,7 +49,7 @@ def interference_of(seconds: Iterable[tuple[float, float]]) -> Interference | No
         if num_windows:
             factors += [max(round(measured_s / expected_s, 3), _LEAST)] * num_windows
             expected_s = measured_s = 0.0
-    return Interference(_WINDOW_S, factors) if factors else None
+    return Interference(_WINDOW_S, factors[-_MOST_WINDOWS:]) if factors else None
 
 
 class Interfered:

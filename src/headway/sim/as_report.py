@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from headway.report import Outcome, Record
-from headway.sim.records import FINISHED, UNFINISHED, RequestRecord, SimulationResult
+from headway.sim.records import FINISHED, UNFINISHED, RequestRecord
 
 
-def records_of(result: SimulationResult) -> list[Record]:
+def records_of(requests: Iterable[RequestRecord]) -> list[Record]:
     """Return a record for each request; its times are of the virtual clock.
 
     A client of a simulation is never late, and sees each token as soon as it is there.
     """
-    return [record_of(each) for each in result.requests]
+    return [_record_of(each) for each in requests]
 
 
-def record_of(request: RequestRecord) -> Record:
+def _record_of(request: RequestRecord) -> Record:
     """Return the record of one request; its end is when its last token came, if any did."""
     arrival, times = request.arrival, request.token_times
+    conduct = arrival.conduct
     is_finished = request.outcome == FINISHED
     return Record(
         due_s=arrival.at_s,
@@ -30,9 +33,14 @@ def record_of(request: RequestRecord) -> Record:
         output_tokens=len(times),
         outcome=_OUTCOMES.get(request.outcome, Outcome.FAILED),
         error="" if request.outcome in _OUTCOMES else f"{request.outcome} {request.reason}".strip(),
+        stalled=conduct is not None and conduct.stalls,
         num_preemptions=request.num_preemptions,
         num_cached_tokens=request.num_cached_tokens,
     )
 
 
-_OUTCOMES = {FINISHED: Outcome.COMPLETED, UNFINISHED: Outcome.UNFINISHED}
+_OUTCOMES = {
+    FINISHED: Outcome.COMPLETED,
+    UNFINISHED: Outcome.UNFINISHED,
+    "cancelled": Outcome.CANCELLED,
+}

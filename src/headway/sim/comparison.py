@@ -9,10 +9,10 @@ from headway.core.config import SchedulerConfig
 from headway.engine.clock import Clock
 from headway.profiles.roofline import Parts
 from headway.report import Figures, figures
+from headway.sim.as_report import records_of
 from headway.sim.live import LiveEngine
 from headway.sim.records import RequestRecord
 from headway.sim.replica import Machine
-from headway.sim.reporting import report_records
 from headway.sim.simulation import simulate
 from headway.sim.tally import Tally, TallyingCost, TallyingExecutor
 from headway.workload import Arrival, Targets
@@ -128,5 +128,5 @@ def _run(
 ) -> ModeRun:
     first_s = min(each.arrival.at_s for each in requests)
     last_s = max(each.ended_at or 0.0 for each in requests)
-    measured = figures(report_records(requests), last_s - first_s, targets)
+    measured = figures(records_of(requests), last_s - first_s, targets)
     return ModeRun(requests, tally, parts, measured)

@@ -22,12 +22,6 @@ class Interval:
     mean: float
     low: float
     high: float
-    num_values: int
-
-    @property
-    def half_width(self) -> float:
-        """Half the length of the interval."""
-        return (self.high - self.low) / 2
 
 
 def interval(values: Sequence[float]) -> Interval:
@@ -35,10 +29,10 @@ def interval(values: Sequence[float]) -> Interval:
     count = len(values)
     mean = fsum(values) / count
     if count == 1:
-        return Interval(mean, mean, mean, 1)
+        return Interval(mean, mean, mean)
     deviation = sqrt(fsum((each - mean) ** 2 for each in values) / (count - 1))
     half = student_t(count - 1) * deviation / sqrt(count)
-    return Interval(mean, mean - half, mean + half, count)
+    return Interval(mean, mean - half, mean + half)
 
 
 def student_t(degrees: int) -> float:

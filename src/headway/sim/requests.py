@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from headway.core.limits import SchedulerLimits
 from headway.core.request import Request
 from headway.core.sampling import SamplingParams
+from headway.errors import UsageError
 from headway.sim.naming import request_id_of
 from headway.workload import Arrival
 
@@ -13,6 +17,20 @@ STOP_TOKEN_ID = 0
 VOCAB_SIZE = 2
 #: token ids of prompts are beyond those, and below this, which the prefix cache can name
 _END = 1 << 32
+
+
+def longest_of(arrivals: Iterable[Arrival], limits: SchedulerLimits) -> int:
+    """Return how many tokens the longest request has.
+
+    Raises:
+        UsageError: more than the context and the KV cache hold.
+    """
+    longest = max(each.prompt_tokens + each.output_tokens for each in arrivals)
+    if longest > limits.longest:
+        raise UsageError(
+            f"the longest request has {longest} tokens, and the context {limits.longest}"
+        )
+    return longest
 
 
 def request_of(number: int, arrival: Arrival, max_model_len: int) -> Request:

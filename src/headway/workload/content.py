@@ -32,6 +32,12 @@ WORDS = tuple(_COMMON.split())
 ID_RANGE = (1_000, 30_000)
 
 
+def ids_within(vocab_size: int) -> tuple[int, int]:
+    """Return the range of ids for prompts to a model with so many tokens."""
+    low, high = ID_RANGE
+    return min(low, vocab_size // 2), min(high, vocab_size)
+
+
 class Content:
     """Makes prompts. The same seed gives the same ones."""
 
