@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import logging
 import os
+import platform
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from headway.config import Settings
 from headway.config.scheduling import scheduler_config, simulated_costs
@@ -36,6 +38,9 @@ from headway.text.chat_template import ChatTemplate, load_chat_template
 from headway.text.loading import load_tokenizer
 from headway.text.tokenizer import Tokenizer
 
+if TYPE_CHECKING:
+    from headway.sim.kept_profile import ProfileKeeper
+
 _log = logging.getLogger(__name__)
 
 _BYTES_PER_ELEMENT = {"float32": 4, "bfloat16": 2}
@@ -46,7 +51,8 @@ _BYTES_AS_STORED = {"F32": 4, "F16": 2, "BF16": 2, "Q4_0": 0.75, "Q4_1": 0.75, "
 class Assembly:
     """A model ready to serve; ``engine`` is not started yet.
 
-    ``computing`` says what computes, and in which precision, for people and metrics.
+    ``computing`` says what computes, and in which precision, for people and metrics. ``keeper``
+    keeps a profile current, and is closed after the engine.
     """
 
     name: str
@@ -56,6 +62,7 @@ class Assembly:
     generator: Generator
     metrics: EngineMetrics
     computing: Mapping[str, str]
+    keeper: ProfileKeeper | None
 
 
 def assemble(settings: Settings, progress: Callable[[str], None]) -> Assembly:
@@ -72,9 +79,12 @@ def assemble(settings: Settings, progress: Callable[[str], None]) -> Assembly:
     name = _served_name(settings)
     executor, computing = _executor(settings, checkpoint, limits)
     metrics = EngineMetrics(name, scheduler.statistics, computing)
+    keeper = _keeper(settings, executor, name)
     # the journal comes last, so that a start that fails leaves none behind
     journal = _journal(settings, scheduler)
-    engine = Engine(scheduler, executor, RealClock(), journal=journal, observers=[metrics])
+    engine = Engine(
+        scheduler, keeper or executor, RealClock(), journal=journal, observers=[metrics]
+    )
     front = AsyncEngine(engine, max_buffered_events=settings.server.max_buffered_events)
     generator = Generator(
         engine=front,
@@ -98,6 +108,7 @@ def assemble(settings: Settings, progress: Callable[[str], None]) -> Assembly:
         generator=generator,
         metrics=metrics,
         computing=computing,
+        keeper=keeper,
     )
 
 
@@ -341,6 +352,27 @@ def _journal(settings: Settings, scheduler: Scheduler) -> Journal | None:
     except JournalError as error:
         hint = f"choose another path than {path}: what exists must be a journal of this version"
         raise JournalError(f"{error}; {hint}") from error
+
+
+def machine_name(model: str, settings: Settings) -> str:
+    """Return what a profile of this model on this machine is called."""
+    machine = platform.processor() or platform.machine()
+    return f"{model}, {settings.model.executor} executor, {machine}"
+
+
+def _keeper(settings: Settings, executor: Executor, name: str) -> ProfileKeeper | None:
+    kept = settings.profile
+    if kept.path is None:
+        return None
+    from headway.sim.kept_profile import ProfileKeeper
+
+    return ProfileKeeper(
+        executor,
+        RealClock().now,
+        Path(kept.path),
+        name=machine_name(name, settings),
+        every_s=kept.every_s,
+    )
 
 
 # -------------------------------------------------------------------- executors

@@ -241,6 +241,8 @@ class LLM:
     def close(self) -> None:
         """Cancel what runs, in other threads too, and end the engine. Idempotent."""
         self._thread.close()
+        if self.assembly.keeper is not None:
+            self.assembly.keeper.close()
 
     def __enter__(self) -> LLM:
         return self

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import platform
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -77,12 +76,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _measured(args: argparse.Namespace, settings: Settings) -> Calibration:
-    from headway.assembly import assemble_bare
+    from headway.assembly import assemble_bare, machine_name
     from headway.engine.clock import RealClock
     from headway.models.progress import on_standard_error
 
     bare = assemble_bare(settings, on_standard_error)
-    name = _name(bare.name, settings)
+    name = machine_name(bare.name, settings)
     return calibrate_bare(bare, RealClock(), name, most_s=args.most_s, longest=args.longest)
 
 
@@ -105,13 +104,8 @@ def calibrate_bare(
     )
 
 
-def _name(model: str, settings: Settings) -> str:
-    return (
-        f"{model}, {settings.model.executor} executor, {platform.processor() or platform.machine()}"
-    )
-
-
 def _from_journal(path: Path, settings: Settings) -> Calibration:
+    from headway.assembly import machine_name
     from headway.engine.journal import read_journal
     from headway.sim.calibration import Calibration, profile_of
     from headway.sim.step_log import observed_steps
@@ -119,7 +113,7 @@ def _from_journal(path: Path, settings: Settings) -> Calibration:
     steps = list(observed_steps(read_journal(path)))
     seconds = sum(each.seconds + each.host_s for each in steps)
     source = f"fitted to {len(steps)} steps of a journal"
-    profile = profile_of(steps, _name(settings.model.path, settings), source)
+    profile = profile_of(steps, machine_name(settings.model.path, settings), source)
     return Calibration(profile, len(steps), seconds, is_complete=True)
 
 

@@ -55,4 +55,8 @@ def run(args: argparse.Namespace) -> int:
             text = ready_text(url, assembly.name, assembly.computing)
             print(text, end="", file=sys.stderr, flush=True)
 
-    return serve(app, assembly.engine, settings.server, listener, announce)
+    try:
+        return serve(app, assembly.engine, settings.server, listener, announce)
+    finally:
+        if assembly.keeper is not None:
+            assembly.keeper.close()

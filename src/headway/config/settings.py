@@ -354,6 +354,22 @@ class JournalSettings(Section):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileSettings(Section):
+    """What steps cost on this machine, learned while serving, for simulations and plans."""
+
+    section: ClassVar[str] = "profile"
+
+    path: str | None = setting(
+        None,
+        "profile to begin with, if it exists, and to keep current while serving; unset: none",
+        flag="keep-profile",
+    )
+    every_s: float = setting(
+        60.0, "how often the profile is written", above=0, flag="keep-profile-every-s"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """All sections. Immutable, and every value is checked when a section is made.
 
@@ -369,6 +385,7 @@ class Settings:
     simulation: SimulationSettings = SimulationSettings()
     server: ServerSettings = ServerSettings()
     journal: JournalSettings = JournalSettings()
+    profile: ProfileSettings = ProfileSettings()
     classes: Mapping[str, ClassSettings] = dataclasses.field(default_factory=dict)
     tenants: Mapping[str, TenantSettings] = dataclasses.field(default_factory=dict)
 

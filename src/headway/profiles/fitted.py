@@ -13,7 +13,7 @@ from headway.profiles.shape import StepShape
 
 Side = Literal["device", "host"]
 
-_FEATURES: Mapping[Side, Mapping[str, Callable[[StepShape], float]]] = {
+FEATURES_OF: Mapping[Side, Mapping[str, Callable[[StepShape], float]]] = {
     "device": FEATURES,
     "host": HOST_FEATURES,
 }
@@ -51,19 +51,19 @@ class FittedCosts:
     error: FitError
 
     def __post_init__(self) -> None:
-        known = _FEATURES[self.side]
+        known = FEATURES_OF[self.side]
         for name in (*self.costs_s, *self.ranges):
             if name not in known:
                 raise ProfileError(f"{name} is no feature: there are {', '.join(known)}")
 
     def seconds(self, shape: StepShape) -> float:
         """Return the predicted time of a step."""
-        known = _FEATURES[self.side]
+        known = FEATURES_OF[self.side]
         return sum(cost * known[name](shape) for name, cost in self.costs_s.items() if cost)
 
     def beyond(self, shape: StepShape) -> list[str]:
         """Return the features of which the log had none like it; empty within its range."""
-        known, ranges = _FEATURES[self.side], self.ranges
+        known, ranges = FEATURES_OF[self.side], self.ranges
         nothing = (0.0, 0.0)
         found = []
         for name, feature in known.items():
@@ -110,7 +110,7 @@ def _fit(side: Side, steps: Sequence[_Observation]) -> FittedCosts:
         num_steps=len(off),
     )
     ranges = {}
-    for name, feature in _FEATURES[side].items():
+    for name, feature in FEATURES_OF[side].items():
         seen = [feature(shape) for shape, _ in steps]
         ranges[name] = (min(seen), max(seen))
     return FittedCosts(side=side, costs_s=_costs(side, steps), ranges=ranges, error=error)
@@ -122,7 +122,7 @@ def _costs(side: Side, steps: Sequence[_Observation]) -> dict[str, float]:
     Again and again, since only a fit tells what is expected, and which steps are outliers. (With
     the time that was measured as the weight, steps that were quick by chance would count for more.)
     """
-    features = _FEATURES[side]
+    features = FEATURES_OF[side]
     rows = [([feature(shape) for feature in features.values()], s) for shape, s in steps]
     costs: list[float] = []
     for _ in range(_PASSES):
@@ -136,4 +136,4 @@ def _costs(side: Side, steps: Sequence[_Observation]) -> dict[str, float]:
 
 
 def _predict(side: Side, costs_s: Mapping[str, float], shape: StepShape) -> float:
-    return sum(cost * _FEATURES[side][name](shape) for name, cost in costs_s.items())
+    return sum(cost * FEATURES_OF[side][name](shape) for name, cost in costs_s.items())

@@ -26,6 +26,14 @@ class NormalEquations:
                 for j, z in enumerate(features):
                     row[j] += weight * x * z
 
+    def add_all(self, other: NormalEquations, share: float) -> None:
+        """Take in all observations of another one, each for a share of what it counts there."""
+        for i, row in enumerate(other._matrix):
+            self._right[i] += share * other._right[i]
+            self._matrix[i] = [
+                mine + share * its for mine, its in zip(self._matrix[i], row, strict=True)
+            ]
+
     def forget(self, kept: float) -> None:
         """Let everything so far count for this share of what it did."""
         self._matrix = [[kept * each for each in row] for row in self._matrix]
