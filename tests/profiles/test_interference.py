@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headway.core.costs import StepCosts
@@ -29,6 +29,7 @@ def test_a_step_that_spans_windows_is_slowed_by_each() -> None:
 
 
 @given(st.lists(st.floats(0.001, 0.4), min_size=1, max_size=300))
+@example([0.25, *[0.125] * 5, 0.09375, 0.03125, 0.0625, 0.25, 0.25])
 def test_what_was_seen_is_played_again_in_the_same_time(measured: list[float]) -> None:
     found = interference_of([(0.02, each) for each in measured])
     if found is None:

@@ -47,8 +47,10 @@ def interference_of(seconds: Iterable[tuple[float, float]]) -> Interference | No
         measured_s += measured
         num_windows = int(measured_s / _WINDOW_S)
         if num_windows:
-            factors += [max(round(measured_s / expected_s, 3), _LEAST)] * num_windows
-            expected_s = measured_s = 0.0
+            factor = measured_s / expected_s
+            factors += [max(round(factor, 3), _LEAST)] * num_windows
+            measured_s -= num_windows * _WINDOW_S  # what is left begins the next window
+            expected_s = measured_s / factor
     return Interference(_WINDOW_S, factors[-_MOST_WINDOWS:]) if factors else None
 
 
