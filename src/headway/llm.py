@@ -360,7 +360,7 @@ def _check_prompt(name: str, prompt: object) -> None:
 
 
 #: sections whose settings mean something without a server
-_SECTIONS = ("model", "scheduler", "kv", "simulation", "journal")
+_SECTIONS = ("model", "scheduler", "kv", "simulation", "journal", "profile")
 
 #: caps that keep a server from falling behind; here each caller waits for its own answers
 _CAPS = ("max_queue_requests", "max_queue_tokens")

@@ -44,7 +44,8 @@ def test_backticked_words_in_meanings_name_real_settings() -> None:
 def test_sections_are_frozen() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         Settings().kv.block_size = 8  # type: ignore[misc]
-    assert set(SECTIONS) == {"model", "scheduler", "kv", "simulation", "server", "journal"}
+    names = {"model", "scheduler", "kv", "simulation", "server", "journal", "profile"}
+    assert set(SECTIONS) == names
 
 
 @pytest.mark.parametrize(
