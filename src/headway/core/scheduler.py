@@ -278,7 +278,8 @@ class Scheduler:
         account.service.lift_to(floor)
 
     def _expire(self, now: float) -> None:
-        for live, reason in self._deadlines.pop_passed(now):
+        while passed := self._deadlines.pop_passed(now):
+            live, reason = passed
             waited_s = now - live.submitted_at
             event = ev.Expired(live.request.request_id, reason, waited_s)
             self._endings.end_request(live, Move.EXPIRE, event, now)

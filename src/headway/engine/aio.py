@@ -228,9 +228,10 @@ class AsyncEngine:
 
     def _turn(self) -> None:
         self._heartbeat = self._engine.clock.now()
-        self._serve_inbox()
-        if not self._is_on():
-            return
+        if self._inbox:
+            self._serve_inbox()
+            if not self._is_on():
+                return
         outcome = self._engine.step()
         self._outbox.extend(outcome.events)
         self._flush()

@@ -112,6 +112,8 @@ class Engine:
         if begun.is_idle:
             return begun
         finished = self.finish()
+        if not begun.events:
+            return finished
         return StepOutcome(begun.events + finished.events, error=finished.error)
 
     def begin(self) -> StepOutcome:
@@ -138,7 +140,7 @@ class Engine:
         if self._journal:
             self._journal.applied(result, now)
         events = self._observe(self.scheduler.apply(result, now), now)
-        num_tokens = sum(part.count for part in plan.slices)
+        num_tokens = sum([part.count for part in plan.slices])
         for observer in self._observers:
             observer.on_step(len(plan.slices), num_tokens, result.elapsed_s)
         return StepOutcome(events, error=error)
