@@ -47,13 +47,17 @@ def commit(
     events: tuple[Event, ...],
 ) -> tuple[StepPlan, InFlightStep]:
     """Return the plan of a draft, and what is in flight from now on."""
-    members = [sequence for sequence, _ in draft.chunks.values()]
-    new_sequences = tuple([_introduce(s) for s in members if not s.is_introduced])
-    grown = draft.grown + members
-    table_updates = tuple(update_tables(grown)) if grown else ()
     slices = _decode_slices(draft.decodes)
-    chunks = [(s, _schedule_tokens(s, count)) for s, count in draft.chunks.values()]
-    slices += [part for _, part in chunks]
+    grown = draft.grown
+    new_sequences: tuple[NewSequence, ...] = ()
+    chunks: list[tuple[Sequence, Slice]] = []
+    if draft.chunks:  # in most steps there are none
+        members = [sequence for sequence, _ in draft.chunks.values()]
+        new_sequences = tuple([_introduce(s) for s in members if not s.is_introduced])
+        grown = grown + members
+        chunks = [(s, _schedule_tokens(s, count)) for s, count in draft.chunks.values()]
+        slices += [part for _, part in chunks]
+    table_updates = tuple(update_tables(grown)) if grown else ()
     plan = StepPlan(
         draft.step_id,
         tuple(slices),
@@ -83,7 +87,7 @@ def _by_class(
 def _features(draft: StepDraft, plan: StepPlan) -> StepFeatures:
     if plan.padding is not None:
         return StepFeatures.of_plan(plan)
-    num_single = sum([count == 1 for _, count in draft.chunks.values()])
+    num_single = sum(count == 1 for _, count in draft.chunks.values()) if draft.chunks else 0
     return StepFeatures(
         draft.num_chunk_tokens - num_single,
         len(draft.decodes) + num_single,

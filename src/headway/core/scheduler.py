@@ -299,7 +299,8 @@ class Scheduler:
         for sequence, part in step.chunks:
             if part.sample:
                 work.to_decoding(sequence)
-        work.memory.swap.release(draft.freed_swap_blocks)
+        if draft.freed_swap_blocks:
+            work.memory.swap.release(draft.freed_swap_blocks)
         step.swapped, work.swapped = work.swapped, []
         work.in_flight[plan.step_id] = step
         return plan

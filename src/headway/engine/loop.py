@@ -55,6 +55,8 @@ class StepOutcome:
     error: Exception | None = None
 
 
+_SILENT = StepOutcome(())
+
 _Computed = tuple[StepPlan, StepResult, Exception | None]
 
 
@@ -131,7 +133,7 @@ class Engine:
                 self._journal.flush()
             return StepOutcome(events, is_idle=True, wake_at=plan.until)
         self._computed.append((plan, *self._run(plan)))
-        return StepOutcome(events)
+        return StepOutcome(events) if events else _SILENT
 
     def finish(self) -> StepOutcome:
         """Apply the result of the oldest step that was begun."""
