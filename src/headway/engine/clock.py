@@ -21,8 +21,9 @@ class Clock(Protocol):
 class RealClock:
     """The machine's monotonic clock."""
 
-    #: monotonic seconds
-    now = staticmethod(time.monotonic)
+    def now(self) -> float:
+        """Return monotonic seconds."""
+        return time.monotonic()
 
     def sleep(self, seconds: float) -> None:
         """Block the calling thread."""

@@ -55,7 +55,7 @@ class StepOutcome:
     error: Exception | None = None
 
 
-_SILENT = StepOutcome(())
+_SILENT = StepOutcome(())  # shared, since most steps begin without an event
 
 _Computed = tuple[StepPlan, StepResult, Exception | None]
 
