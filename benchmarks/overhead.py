@@ -3,10 +3,11 @@
     python -m benchmarks.overhead [--model NAME] [--batch 1 64] [--temperature 0 0.8] [--json]
 
 The real engine decodes, in this process, in two ways: its loop alone, and behind its asyncio front
-with everybody's text made in another thread, as a server does. The kernels keep the time that is
-spent in them themselves (twice a clock in C++ for each call); all other parts are timed where one
-calls the other, a few times a step. A part's figure is its median over the steps, so that the parts
-need not add up to the step; the first and the last steps, where not all run, do not count.
+with everybody's text made in another thread, on an event loop as the server has it. The kernels
+keep the time that is spent in them themselves (twice a clock in C++ for each call); all other parts
+are timed where one calls the other, a few times a step. A part's figure is its median over the
+steps, so that the parts need not add up to the step; the first and the last steps, where not all
+run, do not count.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from headway.core.sampling import SamplingParams
 from headway.core.scheduler import Scheduler
 from headway.engine.aio import AsyncEngine
 from headway.engine.clock import RealClock
+from headway.engine.garbage import collect_rarely
 from headway.engine.loop import Engine, StepOutcome
 from headway.executors.cpu import CpuExecutor
 from headway.generation.generator import Generator
@@ -39,6 +41,7 @@ from headway.metrics.engine import EngineMetrics
 from headway.models.catalog import resolve
 from headway.models.checkpoint import Checkpoint
 from headway.models.loading import open_checkpoint
+from headway.server.run import loop_factory
 from headway.text.chat_template import load_chat_template
 from headway.text.loading import load_tokenizer
 
@@ -191,7 +194,8 @@ class Bench:
     def served(self, batch: int, temperature: float) -> Outcome:
         """Run it behind the front, with text."""
         self._meter.is_on = True
-        asyncio.run(self._serve(batch, temperature))
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            runner.run(self._serve(batch, temperature))
         return self._meter.outcome("with text", batch, _tokens(temperature))
 
     async def _serve(self, batch: int, temperature: float) -> None:
@@ -289,6 +293,7 @@ class Report:
 def main() -> None:
     """Measure, and print a table or JSON."""
     arguments = _arguments()
+    collect_rarely()  # as the server does
     report = Report(list(_measure(arguments)))
     show(report, table(report.outcomes), as_json=arguments.json)
 

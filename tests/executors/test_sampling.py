@@ -236,7 +236,7 @@ def test_logprobs_sum_to_one_even_far_from_zero() -> None:
 
 def test_a_bias_is_turned_into_arrays_once_and_never_taken_for_another() -> None:
     shared = SamplingParams(max_tokens=9, temperature=0, logit_bias=((1, 2.0), (1, 2.0), (2, 3.5)))
-    draws = [Draw(shared, index, 0, (), {}) for index in range(3)]
+    draws = [Draw(shared, index, 0, (), Counter()) for index in range(3)]
     assert [one([0.0, 0.0, 0.0], each) for each in draws] == [1, 1, 1]  # 4 is more than 3.5
     assert _bias_arrays.of(shared.logit_bias)[0] is _bias_arrays.of(shared.logit_bias)[0]
     for best in range(600):  # more than are kept, and ids of freed objects come again

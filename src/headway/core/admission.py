@@ -44,6 +44,7 @@ class Admission:
         self._slots = slots
         self._starting = starting
         self._accounts = tuple(work.accounts.values())
+        self._queues = tuple(account.queue for account in self._accounts)
         self._reserving = tuple(a for a in self._accounts if a.has_reservation)
         self._blocked: list[Sequence] = []  # who lacked blocks when last looked at
         self._may_rest = self._decides_alike(limits)
@@ -65,6 +66,19 @@ class Admission:
         if self._may_rest and ahead_of is None:
             self._in_vain = None if draft.chunks else self._situation()
 
+    def rest(self) -> None:
+        """Do as ``run`` does when nobody waits."""
+        for account in self._accounts:
+            account.has_share_full = False
+        if self._slots.num_free > 0:
+            self._blocked = []
+            self._in_vain = None
+
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether anybody waits."""
+        return any(map(len, self._queues))
+
     def _is_worth_while(self, accounts: list[ClassAccount], turn: int | None) -> bool:
         """Whether a slot is free, or somebody may be displaced; else nobody need be asked."""
         if self._slots.num_free > 0:
@@ -81,7 +95,7 @@ class Admission:
             return False
         if self._in_vain is not None and self._in_vain == self._situation():
             return True
-        is_waited_for = any(len(account.queue) for account in self._accounts)
+        is_waited_for = self.is_waited_for
         if is_waited_for and self._may_rest:
             return self._would_start_nobody(now)
         if is_waited_for and (self._slots.num_free > 0 or self.num_waiting_reserved):

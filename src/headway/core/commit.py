@@ -47,12 +47,17 @@ def commit(
     events: tuple[Event, ...],
 ) -> tuple[StepPlan, InFlightStep]:
     """Return the plan of a draft, and what is in flight from now on."""
-    members = [sequence for sequence, _ in draft.chunks.values()]
-    new_sequences = tuple(_introduce(s) for s in members if not s.is_introduced)
-    table_updates = tuple(update_tables(draft.grown + members))
     slices = _decode_slices(draft.decodes)
-    chunks = [(s, _schedule_tokens(s, count)) for s, count in draft.chunks.values()]
-    slices += [part for _, part in chunks]
+    grown = draft.grown
+    new_sequences: tuple[NewSequence, ...] = ()
+    chunks: list[tuple[Sequence, Slice]] = []
+    if draft.chunks:  # in most steps there are none
+        members = [sequence for sequence, _ in draft.chunks.values()]
+        new_sequences = tuple([_introduce(s) for s in members if not s.is_introduced])
+        grown = grown + members
+        chunks = [(s, _schedule_tokens(s, count)) for s, count in draft.chunks.values()]
+        slices += [part for _, part in chunks]
+    table_updates = tuple(update_tables(grown)) if grown else ()
     plan = StepPlan(
         draft.step_id,
         tuple(slices),
@@ -74,7 +79,7 @@ def _by_class(
     decodes: list[Sequence], accounts: Collection[ClassAccount]
 ) -> list[tuple[ClassAccount, int]]:
     counts = [(account, account.num_decoding) for account in accounts if account.num_decoding]
-    if sum(number for _, number in counts) == len(decodes):  # all that decode are in the step
+    if sum([number for _, number in counts]) == len(decodes):  # all that decode are in the step
         return counts
     return list(Counter([sequence.account for sequence in decodes]).items())
 
@@ -82,7 +87,7 @@ def _by_class(
 def _features(draft: StepDraft, plan: StepPlan) -> StepFeatures:
     if plan.padding is not None:
         return StepFeatures.of_plan(plan)
-    num_single = sum(count == 1 for _, count in draft.chunks.values())
+    num_single = sum(count == 1 for _, count in draft.chunks.values()) if draft.chunks else 0
     return StepFeatures(
         draft.num_chunk_tokens - num_single,
         len(draft.decodes) + num_single,

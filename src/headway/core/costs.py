@@ -117,9 +117,11 @@ class LearnedCosts:
     less (Huber, 1964), so that a pause of the machine changes little, yet a lasting change is
     learned. Of each kind of step (with or without prefill, swap) something is remembered for ever:
     a thousand decode steps don't make the cost of prefilling unknown again.
+
+    Observations lie aside until the costs are solved for anew, since nobody asks for them before.
     """
 
-    __slots__ = ("_costs", "_kinds", "_num_new", "_num_observed", "_prior", "_scales")
+    __slots__ = ("_aside", "_costs", "_kinds", "_num_observed", "_prior", "_scales")
 
     def __init__(self, prior: StepCosts) -> None:
         self._prior = _values(prior)
@@ -127,13 +129,22 @@ class LearnedCosts:
         self._scales = [max(value, _LEAST_S) for value in self._prior]
         self._costs = prior
         self._kinds = [_Kind() for _ in range(4)]
-        self._num_observed = 0
-        self._num_new = 0
+        self._num_observed = 0  # and taken in
+        self._aside: list[tuple[StepFeatures, float]] = []
 
     def observe(self, features: StepFeatures, elapsed_s: float) -> None:
         """Learn from a step that took ``elapsed_s``; 0 means that nobody measured it."""
         if not 0 < elapsed_s < _TOO_LONG_S:
             return
+        self._aside.append((features, elapsed_s))
+        num_new = len(self._aside)
+        if num_new >= _REFRESH or num_new * 8 > self._num_observed + num_new:
+            for each in self._aside:
+                self._take_in(*each)
+            self._aside.clear()
+            self._refresh()
+
+    def _take_in(self, features: StepFeatures, elapsed_s: float) -> None:
         x, y, z = features
         base, prefill, decode, swap = self._scales
         scale = base + prefill * x + decode * y + swap * z
@@ -144,9 +155,6 @@ class LearnedCosts:
         self._num_observed += 1
         kind = self._kinds[(x > 0) + 2 * (z > 0)]
         kind.add(features, elapsed_s, weight, self._num_observed)
-        self._num_new += 1
-        if self._num_new >= _REFRESH or self._num_new * 8 > self._num_observed:
-            self._refresh()
 
     @property
     def costs(self) -> StepCosts:
@@ -162,7 +170,6 @@ class LearnedCosts:
         return self._costs.prefill_tokens_within(seconds, num_decodes)
 
     def _refresh(self) -> None:
-        self._num_new = 0
         matrix, right, highest = self._equations()
         base_s, prefill_token_s, decode_s, swap_block_s = _solve_within(matrix, right, highest)
         self._costs = StepCosts(

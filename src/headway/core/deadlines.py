@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
 
 from headway.core.events import ExpireReason
 from headway.core.lifecycle import State
@@ -40,11 +39,13 @@ class Deadlines:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
-    def pop_passed(self, now: float) -> Iterator[tuple[LiveRequest, ExpireReason]]:
-        """Yield and forget each deadline that has passed."""
-        while (deadline := self.next()) is not None and deadline <= now:
-            _, _, reason, live = heapq.heappop(self._heap)
-            yield live, reason
+    def pop_passed(self, now: float) -> tuple[LiveRequest, ExpireReason] | None:
+        """Return and forget the earliest deadline that has passed, if any has."""
+        deadline = self.next()
+        if deadline is None or deadline > now:
+            return None
+        _, _, reason, live = heapq.heappop(self._heap)
+        return live, reason
 
     def _push(self, live: LiveRequest, timeout_s: float, reason: ExpireReason) -> None:
         self._num_pushed += 1

@@ -23,6 +23,9 @@ class Growth:
         """Plan one position for each decoding sequence, the senior ones first to take blocks."""
         decoding = list(self._work.decoding.values())
         full = [s for s in decoding if s.num_scheduled_tokens >= s.num_held_positions]
+        if not full:
+            draft.add_decodes(decoding)
+            return
         # of those that have all blocks that they can need the last token is being sampled
         short = [s for s in full if s.num_scheduled_tokens < s.max_positions]
         if len(short) == len(full) and self._work.memory.extend_all(short):

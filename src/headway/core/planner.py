@@ -43,6 +43,13 @@ class ContinuousPlanner:
     def plan(self, draft: StepDraft, now: float) -> None:
         """Choose the slices of the next step."""
         self._growth.plan_decodes(draft, now)
+        if self._work.prefilling or self._admission.is_waited_for:
+            self._plan_others(draft, now)
+        else:
+            self._admission.rest()
+
+    def _plan_others(self, draft: StepDraft, now: float) -> None:
+        """Share what the decodes leave: between prefills and new work."""
         reserved, others = self._split(self._work.prefilling.values(), _is_reserved)
         draft.withheld = self._admission.num_waiting_reserved
         self._prefill(draft, reserved, now)

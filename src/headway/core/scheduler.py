@@ -278,7 +278,8 @@ class Scheduler:
         account.service.lift_to(floor)
 
     def _expire(self, now: float) -> None:
-        for live, reason in self._deadlines.pop_passed(now):
+        while passed := self._deadlines.pop_passed(now):
+            live, reason = passed
             waited_s = now - live.submitted_at
             event = ev.Expired(live.request.request_id, reason, waited_s)
             self._endings.end_request(live, Move.EXPIRE, event, now)
@@ -298,7 +299,8 @@ class Scheduler:
         for sequence, part in step.chunks:
             if part.sample:
                 work.to_decoding(sequence)
-        work.memory.swap.release(draft.freed_swap_blocks)
+        if draft.freed_swap_blocks:
+            work.memory.swap.release(draft.freed_swap_blocks)
         step.swapped, work.swapped = work.swapped, []
         work.in_flight[plan.step_id] = step
         return plan

@@ -33,6 +33,9 @@ _IDLE_WAIT_S = 1.0
 #: this many steps in a row that fail as a whole mean that the executor is broken
 MAX_FAILED_STEPS = 8
 
+#: what comes of a submission
+_ANSWERS = (Admitted, Rejected)
+
 _STATUS = {RejectReason.QUEUE_FULL: 503, RejectReason.RESERVED_FULL: 429}
 
 
@@ -187,7 +190,7 @@ class AsyncEngine:
     def _deliver(self, events: list[Event]) -> None:
         """Hand events to whoever waits for them."""
         for event in events:
-            if isinstance(event, Admitted | Rejected):
+            if isinstance(event, _ANSWERS):
                 answer = self._answers.get(event.request_id)
                 if answer is not None and not answer.done():
                     answer.set_result(event)
@@ -228,9 +231,10 @@ class AsyncEngine:
 
     def _turn(self) -> None:
         self._heartbeat = self._engine.clock.now()
-        self._serve_inbox()
-        if not self._is_on():
-            return
+        if self._inbox:
+            self._serve_inbox()
+            if not self._is_on():
+                return
         outcome = self._engine.step()
         self._outbox.extend(outcome.events)
         self._flush()

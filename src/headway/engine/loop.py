@@ -55,6 +55,8 @@ class StepOutcome:
     error: Exception | None = None
 
 
+_SILENT = StepOutcome(())  # shared, since most steps begin without an event
+
 _Computed = tuple[StepPlan, StepResult, Exception | None]
 
 
@@ -112,6 +114,8 @@ class Engine:
         if begun.is_idle:
             return begun
         finished = self.finish()
+        if not begun.events:
+            return finished
         return StepOutcome(begun.events + finished.events, error=finished.error)
 
     def begin(self) -> StepOutcome:
@@ -129,7 +133,7 @@ class Engine:
                 self._journal.flush()
             return StepOutcome(events, is_idle=True, wake_at=plan.until)
         self._computed.append((plan, *self._run(plan)))
-        return StepOutcome(events)
+        return StepOutcome(events) if events else _SILENT
 
     def finish(self) -> StepOutcome:
         """Apply the result of the oldest step that was begun."""
@@ -138,7 +142,7 @@ class Engine:
         if self._journal:
             self._journal.applied(result, now)
         events = self._observe(self.scheduler.apply(result, now), now)
-        num_tokens = sum(part.count for part in plan.slices)
+        num_tokens = sum([part.count for part in plan.slices])
         for observer in self._observers:
             observer.on_step(len(plan.slices), num_tokens, result.elapsed_s)
         return StepOutcome(events, error=error)

@@ -5,8 +5,10 @@ Only the logits of some tokens change, which are few beside a vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Generic, NamedTuple, TypeVar
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Final, Generic, TypeVar
 
 import numpy as np
 
@@ -14,39 +16,69 @@ from headway.core.sampling import SamplingParams
 from headway.executors.picking import Change, Floats, Ids, Logits
 
 
-class Draw(NamedTuple):
-    """What a draw depends on, beside the logits. Many are made in every step.
+class Draw:
+    """What the draws of one sequence depend on, beside the logits.
+
+    What its parameters mean for every draw is decided here, once; a step moves the position on.
 
     Attributes:
         params: the request's.
         index: which of the request's sequences.
         position: output tokens so far.
         prompt_token_ids: for the repetition penalty.
-        output_counts: occurrences of each token in the output, for all penalties.
+        output_counts: occurrences of each token in the output, counted if a penalty asks for them.
+        is_greedy: the highest logit is taken.
     """
 
-    params: SamplingParams
-    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody needs
-    position: int
-    prompt_token_ids: Sequence[int]
-    output_counts: Mapping[int, int]
+    __slots__ = (
+        "_has_penalty",
+        "_num_changed",
+        "_num_stopless",
+        "index",
+        "is_greedy",
+        "output_counts",
+        "params",
+        "position",
+        "prompt_token_ids",
+    )
+
+    def __init__(
+        self,
+        params: SamplingParams,
+        index: int,
+        position: int,
+        prompt_token_ids: Sequence[int],
+        output_counts: Counter[int],
+    ) -> None:
+        self.params = params
+        self.index = index
+        self.position = position
+        self.prompt_token_ids = prompt_token_ids
+        self.output_counts = output_counts
+        self.is_greedy = params.temperature == 0
+        self._has_penalty = bool(
+            params.repetition_penalty != 1 or params.presence_penalty or params.frequency_penalty
+        )
+        #: so many draws know no stop ids, and so many are not from the raw logits
+        self._num_stopless = params.min_tokens if params.stop_token_ids else 0
+        is_changed = self._has_penalty or params.logit_bias
+        self._num_changed = sys.maxsize if is_changed else self._num_stopless
+
+    def append(self, token_id: int) -> None:
+        """Move on by a token that was drawn."""
+        self.position += 1
+        if self._has_penalty:
+            self.output_counts[token_id] += 1
 
     @property
     def changes_logits(self) -> bool:
         """Whether it is not from the raw logits."""
-        params = self.params
-        return bool(
-            params.logit_bias
-            or params.repetition_penalty != 1
-            or params.presence_penalty
-            or params.frequency_penalty
-            or self.forbids_stop
-        )
+        return self.position < self._num_changed
 
     @property
     def forbids_stop(self) -> bool:
         """Whether it is too early for stop ids."""
-        return self.position < self.params.min_tokens and bool(self.params.stop_token_ids)
+        return self.position < self._num_stopless
 
 
 def change(row: int, logits: Logits, draw: Draw) -> Change:

@@ -16,7 +16,6 @@ from headway.core.plan import (
     StepResult,
     TokenLogprobs,
 )
-from headway.executors.draw import Draw
 from headway.executors.passes import passes
 from headway.executors.picking import NumpyPicker, Picker
 from headway.executors.sampling import SamplingError, sample, token_logprobs
@@ -87,14 +86,15 @@ class ModelExecutor(Generic[Tensor, Matrix, Step]):
         scores: dict[SequenceId, PromptLogprobs] = {}
         whole = plan.padding is not None
         for some in (work,) if whole else passes(work, self._max_pass_rows):
-            sound = [(part, state) for part, state in some if state.failure is None]
+            sound = [item for item in some if item[1].failure is None]
             if not sound and not whole:
                 continue
-            rows = [_rows(*item) for item in sound]
+            rows = [_rows(part, state) for part, state in sound]
+            last_rows = _last_rows(sound)
             hidden = self._forward(self._ops.prepare(rows, plan.padding))
-            self._fail_where_not_finite(hidden, sound)
-            self._score_prompts(hidden, sound, scores)
-            tokens |= self._sample(hidden, sound)
+            self._fail_where_not_finite(hidden, sound, last_rows)
+            self._score_prompts(hidden, sound, last_rows, scores)
+            self._sample(hidden, sound, last_rows, tokens)
         failures = {part.sequence_id: state.failure for part, state in work if state.failure}
         for sequence_id in failures:
             scores.pop(sequence_id, None)
@@ -111,48 +111,54 @@ class ModelExecutor(Generic[Tensor, Matrix, Step]):
         if plan.swap_in:
             self._ops.swap_in(plan.swap_in)
 
-    def _fail_where_not_finite(self, hidden: Tensor, work: Sequence[_Work]) -> None:
+    def _fail_where_not_finite(
+        self, hidden: Tensor, work: Sequence[_Work], last_rows: Sequence[int]
+    ) -> None:
         is_finite = self._ops.are_finite(hidden)
         if all(is_finite):
             return
-        for last_row, (part, state) in zip(_last_rows(work), work, strict=True):
+        for last_row, (part, state) in zip(last_rows, work, strict=True):
             if not all(is_finite[last_row + 1 - part.count : last_row + 1]):
                 state.failure = _NOT_FINITE
 
-    def _sample(self, hidden: Tensor, work: Sequence[_Work]) -> dict[SequenceId, SampledToken]:
+    def _sample(
+        self,
+        hidden: Tensor,
+        work: Sequence[_Work],
+        last_rows: Sequence[int],
+        tokens: dict[SequenceId, SampledToken],
+    ) -> None:
         """Draw and append the tokens; record the failure of those that can't be drawn."""
-        ends = _last_rows(work)
         chosen = [
-            (end, state)
-            for end, (part, state) in zip(ends, work, strict=True)
+            (row, part.sequence_id, state)
+            for row, (part, state) in zip(last_rows, work, strict=True)
             if part.sample and state.failure is None
         ]
         if not chosen:
-            return {}
-        logits = self._ops.logits(hidden, [row for row, _ in chosen], self._model.head)
-        tokens: dict[SequenceId, SampledToken] = {}
-        drawn = sample(logits, [_draw(state) for _, state in chosen], self._picker)
-        for (_, state), token in zip(chosen, drawn, strict=True):
+            return
+        logits = self._ops.logits(hidden, [row for row, _, _ in chosen], self._model.head)
+        drawn = sample(logits, [state.draw for _, _, state in chosen], self._picker)
+        for (_, sequence_id, state), token in zip(chosen, drawn, strict=True):
             if isinstance(token, SamplingError):
                 state.failure = str(token)
             else:
                 state.append(token.token_id)
-                tokens[state.new.sequence_id] = token
-        return tokens
+                tokens[sequence_id] = token
 
     def _score_prompts(
         self,
         hidden: Tensor,
         work: Sequence[_Work],
+        last_rows: Sequence[int],
         scores: dict[SequenceId, PromptLogprobs],
     ) -> None:
         """Score the prompt tokens that follow the positions of the step, where asked for.
 
         They are added to the scores of the passes before.
         """
-        for last_row, (part, state) in zip(_last_rows(work), work, strict=True):
-            num_top = state.sampling.prompt_logprobs
-            if num_top is None or state.new.index or state.failure is not None:
+        for last_row, (part, state) in zip(last_rows, work, strict=True):
+            num_top = state.num_scored
+            if num_top is None or state.failure is not None:
                 continue
             start = part.start + 1
             token_ids = state.tokens[start : min(start + part.count, state.num_prompt_tokens)]
@@ -192,10 +198,3 @@ def _last_rows(work: Sequence[_Work]) -> list[int]:
         end += part.count
         ends.append(end - 1)
     return ends
-
-
-def _draw(state: SequenceState) -> Draw:
-    new = state.new
-    return Draw(
-        new.sampling, new.index, state.num_outputs, new.prompt_token_ids, state.output_counts
-    )

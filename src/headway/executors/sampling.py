@@ -47,7 +47,7 @@ def sample(
 
     A row that can't be sampled gives its error in place of a token.
     """
-    terms = [_terms(draw) for draw in draws]
+    terms = [GREEDY if draw.is_greedy else _terms(draw) for draw in draws]
     changes = [
         change(row, logits[row], draw) for row, draw in enumerate(draws) if draw.changes_logits
     ]
@@ -105,7 +105,5 @@ def uniform(seed: int, index: int, position: int) -> float:
 
 def _terms(draw: Draw) -> Terms:
     params = draw.params
-    if params.temperature == 0:
-        return GREEDY
     number = uniform(params.seed, draw.index, draw.position)
     return Terms(params.temperature, params.top_k, params.top_p, params.min_p, number)

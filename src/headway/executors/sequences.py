@@ -6,49 +6,38 @@ No tensor is touched here, so that a plan is known to be sound before memory is 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
 
 from headway.core.plan import NewSequence, SequenceId, Slice, StepPlan, TableUpdate
-from headway.core.sampling import SamplingParams
+from headway.executors.draw import Draw
 from headway.executors.plan_checks import check_moves, check_padding
 
 
-@dataclass(slots=True)
 class SequenceState:
-    """One live sequence.
+    """One live sequence. What a step would decide again each time is decided here.
 
     Attributes:
         tokens: the prompt, then every sampled token.
         block_ids: its block table.
-        output_counts: how often each token was sampled.
+        draw: how its next token is drawn.
+        num_scored: how many of the best tokens are reported at each position of its prompt; None
+            is no report.
         failure: why it failed, if it did. A failed sequence computes nothing more.
     """
 
-    new: NewSequence
-    tokens: list[int]
-    block_ids: list[int] = field(default_factory=list)
-    output_counts: Counter[int] = field(default_factory=Counter)
-    failure: str | None = None
+    __slots__ = ("block_ids", "draw", "failure", "num_prompt_tokens", "num_scored", "tokens")
 
-    @property
-    def sampling(self) -> SamplingParams:
-        """How its tokens are drawn."""
-        return self.new.sampling
-
-    @property
-    def num_prompt_tokens(self) -> int:
-        """Tokens of the prompt."""
-        return len(self.new.prompt_token_ids)
-
-    @property
-    def num_outputs(self) -> int:
-        """Tokens sampled so far, which is the position of the next draw."""
-        return len(self.tokens) - self.num_prompt_tokens
+    def __init__(self, new: NewSequence) -> None:
+        self.tokens = list(new.prompt_token_ids)
+        self.num_prompt_tokens = len(self.tokens)
+        self.block_ids: list[int] = []
+        self.draw = Draw(new.sampling, new.index, 0, new.prompt_token_ids, Counter())
+        self.num_scored = None if new.index else new.sampling.prompt_logprobs
+        self.failure: str | None = None
 
     def append(self, token_id: int) -> None:
         """Take a sampled token."""
         self.tokens.append(token_id)
-        self.output_counts[token_id] += 1
+        self.draw.append(token_id)
 
 
 class SequenceStates:
@@ -88,7 +77,8 @@ class SequenceStates:
             ValueError: the plan names a sequence, block or position that does not exist, or its
                 padding does not cover its slices.
         """
-        check_moves(plan, num_blocks=self._num_blocks, num_swap_blocks=self._num_swap_blocks)
+        if plan.swap_out or plan.copies or plan.swap_in:
+            check_moves(plan, num_blocks=self._num_blocks, num_swap_blocks=self._num_swap_blocks)
         if plan.padding is not None:
             num_positions = min(self._max_positions, self._num_blocks * self._block_size)
             check_padding(plan.padding, plan.slices, max_positions=num_positions)
@@ -103,7 +93,7 @@ class SequenceStates:
     def _add(self, new: NewSequence) -> None:
         if new.sequence_id in self._states:
             raise ValueError(f"sequence {new.sequence_id} is new and already known")
-        state = SequenceState(new, list(new.prompt_token_ids))
+        state = SequenceState(new)
         state.failure = self._fault(new)
         self._states[new.sequence_id] = state
 
@@ -148,15 +138,18 @@ class SequenceStates:
 
     def _check_positions(self, part: Slice, state: SequenceState) -> None:
         end, num_tokens = part.start + part.count, len(state.tokens)
-        where = f"sequence {part.sequence_id}: positions {part.start} to {end - 1}"
+        fault = None
         if part.start < 0 or part.count < 1 or end > num_tokens:
-            raise ValueError(f"{where} of {num_tokens} tokens")
-        if end > len(state.block_ids) * self._block_size:
-            raise ValueError(f"{where} go beyond its table of {len(state.block_ids)} blocks")
-        if end > self._max_positions:
-            raise ValueError(f"{where} go beyond the context of {self._max_positions}")
-        if part.sample and end != num_tokens:
-            raise ValueError(f"{where} sample before the end of {num_tokens} tokens")
+            fault = f"of {num_tokens} tokens"
+        elif end > len(state.block_ids) * self._block_size:
+            fault = f"go beyond its table of {len(state.block_ids)} blocks"
+        elif end > self._max_positions:
+            fault = f"go beyond the context of {self._max_positions}"
+        elif part.sample and end != num_tokens:
+            fault = f"sample before the end of {num_tokens} tokens"
+        if fault is not None:
+            where = f"sequence {part.sequence_id}: positions {part.start} to {end - 1}"
+            raise ValueError(f"{where} {fault}")
 
     def _get(self, sequence_id: SequenceId) -> SequenceState:
         try:

@@ -82,7 +82,7 @@ class EngineMetrics:
     def on_events(self, events: Sequence[Event], now: float) -> None:
         """Count what happened."""
         for event in events:
-            if isinstance(event, TokenReady):
+            if type(event) is TokenReady:  # nearly all are
                 self._on_token(event, now)
             elif isinstance(event, Started):
                 self._on_started(event)

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4 as CONTENT_TYPE
 from prometheus_client.metrics_core import Metric
+
+from headway.metrics.histogram import Histogram
 
 __all__ = [
     "CONTENT_TYPE",
@@ -48,7 +50,7 @@ def _counter(registry: CollectorRegistry, name: str, meaning: str, *labels: str)
 
 
 def _times(registry: CollectorRegistry, name: str, meaning: str, *labels: str) -> Histogram:
-    return Histogram(name, meaning, labels, registry=registry, buckets=TIME_BUCKETS)
+    return Histogram(registry, name, meaning, labels, TIME_BUCKETS)
 
 
 class RequestInstruments:
@@ -149,19 +151,19 @@ class StepInstruments:
     """What steps compute and how long they take."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self.duration = _times(registry, "headway_step_duration_seconds", "Time of a step.")
+        self.duration = _times(
+            registry, "headway_step_duration_seconds", "Time of a step."
+        ).labels()
         self.sequences = Histogram(
+            registry,
             "headway_step_sequences",
             "Sequences computed in a step.",
-            registry=registry,
-            buckets=SEQUENCE_BUCKETS,
-        )
+            (),
+            SEQUENCE_BUCKETS,
+        ).labels()
         self.tokens = Histogram(
-            "headway_step_tokens",
-            "Tokens computed in a step.",
-            registry=registry,
-            buckets=TOKEN_BUCKETS,
-        )
+            registry, "headway_step_tokens", "Tokens computed in a step.", (), TOKEN_BUCKETS
+        ).labels()
 
 
 class HttpInstruments:

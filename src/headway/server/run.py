@@ -159,7 +159,8 @@ def _protocol() -> type[asyncio.Protocol] | Literal["h11"]:
     return ResettableProtocol
 
 
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """Return what makes the server's event loop; None is asyncio's own."""
     try:
         import uvloop
     except ImportError:  # uvloop does not exist for this platform
@@ -235,7 +236,7 @@ def serve(
         UsageError: another process listens on the port since it was bound.
     """
     main = serve_async(app, engine, settings, listener, announce)
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
         ending = runner.run(main)
         if not ending.is_clean:
             _end_process(ending.exit_code)

@@ -34,8 +34,9 @@ class IncrementalDetokenizer:
         skip_special_tokens: bool = True,
         continuation: bool = False,
     ) -> None:
-        self._tokenizer = tokenizer
-        self._skip_special = skip_special_tokens
+        vocabulary = tokenizer.vocabulary
+        self._bytes_of = vocabulary.bytes_of
+        self._silent_ids = vocabulary.special_ids if skip_special_tokens else frozenset[int]()
         self._strip_space = tokenizer.framing.strip_leading_space and not continuation
         self._decoder = _utf8_decoder(errors="replace")
 
@@ -45,8 +46,8 @@ class IncrementalDetokenizer:
         Raises:
             RequestError: the id is out of range.
         """
-        data = self._tokenizer.token_bytes(token_id)
-        if self._skip_special and self._tokenizer.is_special(token_id):
+        data = self._bytes_of(token_id)
+        if token_id in self._silent_ids:
             return ""
         return self._stripped(self._decoder.decode(data))
 

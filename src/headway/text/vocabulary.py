@@ -86,9 +86,9 @@ class Vocabulary:
         Raises:
             RequestError: ``token_id`` is out of range.
         """
-        self.check_id(token_id)
-        known = self._bytes[token_id]
+        known = self._bytes[token_id] if 0 <= token_id < len(self._bytes) else None
         if known is None:
+            self.check_id(token_id)
             known = self._bytes[token_id] = self._spelt(token_id)
         return known
 
