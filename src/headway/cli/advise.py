@@ -1,25 +1,29 @@
-"""``headway advise``: whether batching is the right tool for a workload, and which mode pays."""
+"""``headway advise``: whether to batch, what batches and instances buy, and whether to isolate."""
 
 from __future__ import annotations
 
 import argparse
+import sys
+from collections.abc import Mapping
 from dataclasses import replace
-from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from headway.cli.machine import add_machine, load_simulated, simulated_from
+from headway.cli.machine import Simulated, add_machine, load_simulated, simulated_from
 from headway.cli.options import add_settings
-from headway.cli.output import print_json, print_rows, print_warnings
+from headway.cli.output import print_json, print_warnings
 from headway.cli.workload import add_workload, spec_from
 from headway.errors import UsageError
 
 if TYPE_CHECKING:
-    from headway.planning.advice import Advice
-    from headway.planning.advice_modes import ModeResult
+    from headway.planning.fleets import MakeMachines
+    from headway.profiles.shape import StepCost
+    from headway.workload import Workload, WorkloadSpec
 
 SECTIONS = ("model", "scheduler", "kv", "simulation")
 #: the flag --seed is the workload's here
 _WITHOUT = ("model.seed",)
+#: of a workload that is drawn, unless --seeds says otherwise
+_SEEDS = 3
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -28,65 +32,124 @@ def configure(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--hard", action="store_true", help="every single request has to keep its targets"
     )
+    question = group.add_mutually_exclusive_group()
+    question.add_argument(
+        "--trade",
+        action="store_true",
+        help="what a larger batch and one more instance buy, at trough and peak",
+    )
+    group.add_argument(
+        "--replicas", type=int, metavar="N", help="instances at present (default: 1)"
+    )
+    group.add_argument(
+        "--window-s",
+        type=float,
+        metavar="S",
+        help="length of trough and peak (default: a twelfth of the workload)",
+    )
+    group.add_argument(
+        "--seeds",
+        type=int,
+        metavar="N",
+        help="serve workloads of so many seeds (default: 3, or 1 if nothing is drawn)",
+    )
     add_machine(parser)
     add_workload(parser)
     add_settings(parser, SECTIONS, _WITHOUT)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Simulate the modes, decide, and print."""
-    from headway.planning.advice import advise
+    """Simulate, decide, and print."""
+    from headway.engine.garbage import collect_rarely
     from headway.profiles.watched import watched
-    from headway.workload import build
 
+    _check(args)
     spec = spec_from(args)
     loaded = load_simulated(args)
     print_warnings(loaded.warnings)
     simulated = simulated_from(args, loaded.settings)
+    collect_rarely()
     cost, seen = watched(simulated.machine.cost)
+    answer = _trade if args.trade else _batching
     try:
-        found = advise(replace(simulated.machine, cost=cost), build(spec), hard=args.hard)
+        answer(args, spec, simulated, cost)
     except ValueError as error:
         raise UsageError(str(error)) from error
     if seen is not None and seen.warning:
         print_warnings([seen.warning])
-    if args.json:
-        print_json(_as_json(found))
-    else:
-        _print(found)
     return 0
 
 
-def _print(found: Advice) -> None:
-    print(f"{found.verdict}: {found.advice}\n")
-    print_rows(
-        [(each.case, "applies" if each.applies else "no", each.figure) for each in found.findings]
+def _check(args: argparse.Namespace) -> None:
+    is_of_fleet = args.trade
+    for flag, value in (("--replicas", args.replicas), ("--seeds", args.seeds)):
+        if value is not None and not is_of_fleet:
+            raise UsageError(f"{flag} goes with --trade")
+        if value is not None and value < 1:
+            raise UsageError(f"{flag} must be at least 1, not {value}")
+    if args.window_s is not None and not args.trade:
+        raise UsageError("--window-s goes with --trade")
+    if args.hard and is_of_fleet:
+        raise UsageError("--hard is about one instance: it doesn't go with --trade")
+
+
+def _batching(
+    args: argparse.Namespace, spec: WorkloadSpec, simulated: Simulated, cost: StepCost
+) -> None:
+    from headway.planning.advice import advise
+    from headway.planning.advice_shown import advice_as_text, advice_to_json
+    from headway.workload import build
+
+    found = advise(replace(simulated.machine, cost=cost), build(spec), hard=args.hard)
+    if args.json:
+        print_json(advice_to_json(found))
+    else:
+        print(advice_as_text(found))
+
+
+def _trade(
+    args: argparse.Namespace, spec: WorkloadSpec, simulated: Simulated, cost: StepCost
+) -> None:
+    from headway.planning.trade import trade
+    from headway.planning.trade_shown import trade_as_text, trade_to_json
+
+    found = trade(
+        _maker(simulated, cost),
+        _workloads(args, spec, simulated),
+        args.replicas or 1,
+        window_s=args.window_s,
+        tell=_tell,
     )
-    print()
-    head = ("batching", "full tokens/s", "mean e2el s", "p99 e2el s", "p99 ttft s", "attained")
-    print_rows([head, *(_row(mode, each) for mode, each in found.modes.items())])
+    print_warnings(found.left_out)
+    if args.json:
+        print_json(trade_to_json(found))
+    else:
+        print(trade_as_text(found))
 
 
-def _row(mode: str, each: ModeResult) -> tuple[str, ...]:
-    times = (each.full_throughput, each.mean_e2el_s, each.p99_e2el_s, each.p99_ttft_s)
-    attained = "-" if each.attained is None else f"{each.attained:.1%}"
-    return (mode, *(f"{value:.4g}" if isfinite(value) else "-" for value in times), attained)
+def _maker(simulated: Simulated, cost: StepCost) -> MakeMachines:
+    return lambda count, seed: simulated.replicas(count, cost, seed)
 
 
-def _as_json(found: Advice) -> dict[str, Any]:
-    from dataclasses import asdict
+def _workloads(
+    args: argparse.Namespace, spec: WorkloadSpec, simulated: Simulated
+) -> Mapping[int, Workload]:
+    """Return a workload for each seed."""
+    from headway.workload import build
 
-    modes = {mode: asdict(each) for mode, each in found.modes.items()}
-    return {
-        "verdict": found.verdict,
-        "advice": found.advice,
-        "findings": [asdict(each) for each in found.findings],
-        "modes": {
-            mode: {key: _number(value) for key, value in each.items()}
-            for mode, each in modes.items()
-        },
-    }
+    first = build(spec)
+    found = {spec.seed: first}
+    if args.seeds == 1:
+        return found
+    for seed in range(spec.seed + 1, spec.seed + (args.seeds or _SEEDS)):
+        found[seed] = build(replace(spec, seed=seed))
+        is_drawn = simulated.interference is not None or found[seed].arrivals != first.arrivals
+        if not is_drawn and args.seeds is not None:
+            raise UsageError("--seeds: nothing is drawn, so that all seeds give the same")
+        if not is_drawn:
+            return {spec.seed: first}
+    return found
 
 
-def _number(value: float | None) -> float | None:
-    return value if value is not None and isfinite(value) else None
+def _tell(what: str) -> None:
+    print(f"headway: {what}", file=sys.stderr)

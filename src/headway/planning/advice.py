@@ -15,6 +15,7 @@ from headway.planning.advice_figures import (
     batching_gain,
     memory_share,
     overlap,
+    ratio,
     variation,
 )
 from headway.planning.advice_modes import ModeResult, attained_apart, compare_modes
@@ -91,7 +92,7 @@ def best_mode(modes: Mapping[str, ModeResult]) -> str:
 def _praise(best: str, modes: Mapping[str, ModeResult]) -> str:
     if best == "none":
         return "serve requests one by one: no mode of batching is faster at this load"
-    gain = _ratio(modes[best].full_throughput, modes["none"].full_throughput)
+    gain = ratio(modes[best].full_throughput, modes["none"].full_throughput)
     return (
         f"use {best} batching: at full load {gain:.1f} times the tokens a second of one request "
         "at a time"
@@ -172,8 +173,8 @@ def _equal(workload: Workload, modes: Mapping[str, ModeResult]) -> Finding:
         variation([each.output_tokens for each in workload.arrivals]),
     )
     static, continuous = modes["static"], modes["continuous"]
-    more = _ratio(continuous.full_throughput, static.full_throughput)
-    less = _ratio(static.mean_e2el_s, continuous.mean_e2el_s)
+    more = ratio(continuous.full_throughput, static.full_throughput)
+    less = ratio(static.mean_e2el_s, continuous.mean_e2el_s)
     return Finding(
         "equal",
         vary < EQUAL_VARIATION and max(more, less) < EQUAL_GAIN,
@@ -181,9 +182,3 @@ def _equal(workload: Workload, modes: Mapping[str, ModeResult]) -> Finding:
         f"{more:.2f} in tokens a second, {less:.2f} in latency (limit {EQUAL_GAIN:g})",
         "static batching is enough",
     )
-
-
-def _ratio(value: float, base: float) -> float:
-    if value == base:
-        return 1.0
-    return value / base if base else float("inf")
