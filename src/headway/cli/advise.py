@@ -38,6 +38,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="what a larger batch and one more instance buy, at trough and peak",
     )
+    question.add_argument(
+        "--isolation",
+        action="store_true",
+        help="one pool for all classes, or one of its own for each",
+    )
     group.add_argument(
         "--replicas", type=int, metavar="N", help="instances at present (default: 1)"
     )
@@ -70,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
     simulated = simulated_from(args, loaded.settings)
     collect_rarely()
     cost, seen = watched(simulated.machine.cost)
-    answer = _trade if args.trade else _batching
+    answer = _trade if args.trade else _isolation if args.isolation else _batching
     try:
         answer(args, spec, simulated, cost)
     except ValueError as error:
@@ -81,16 +86,16 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> None:
-    is_of_fleet = args.trade
+    is_of_fleet = args.trade or args.isolation
     for flag, value in (("--replicas", args.replicas), ("--seeds", args.seeds)):
         if value is not None and not is_of_fleet:
-            raise UsageError(f"{flag} goes with --trade")
+            raise UsageError(f"{flag} goes with --trade or --isolation")
         if value is not None and value < 1:
             raise UsageError(f"{flag} must be at least 1, not {value}")
     if args.window_s is not None and not args.trade:
         raise UsageError("--window-s goes with --trade")
     if args.hard and is_of_fleet:
-        raise UsageError("--hard is about one instance: it doesn't go with --trade")
+        raise UsageError("--hard is about one instance: leave it out with --trade and --isolation")
 
 
 def _batching(
@@ -125,6 +130,26 @@ def _trade(
         print_json(trade_to_json(found))
     else:
         print(trade_as_text(found))
+
+
+def _isolation(
+    args: argparse.Namespace, spec: WorkloadSpec, simulated: Simulated, cost: StepCost
+) -> None:
+    from headway.planning.isolation import isolate
+    from headway.planning.isolation_shown import isolation_as_text, isolation_to_json
+
+    found = isolate(
+        _maker(simulated, cost),
+        _workloads(args, spec, simulated),
+        args.replicas or 1,
+        tell=_tell,
+    )
+    if found.num_left_out:
+        print_warnings([f"{found.num_left_out} divisions far from the work are left out"])
+    if args.json:
+        print_json(isolation_to_json(found))
+    else:
+        print(isolation_as_text(found))
 
 
 def _maker(simulated: Simulated, cost: StepCost) -> MakeMachines:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, fields
-from math import isfinite
 from typing import Any
 
-from headway.planning.fleets import Spread
+from headway.planning.shown import finite, seconds, share_of
 from headway.planning.trade import Gain, Outcome, Setting, Trade, Traded
 from headway.planning.trade_run import Measured
 from headway.planning.trade_verdict import decide, summary
-from headway.report.text import aligned, duration, number, percent
+from headway.report.text import aligned, number, percent
 
 Rows = list[tuple[str, ...]]
 HEAD = (
@@ -64,26 +63,14 @@ def _row(traded: Traded, each: Outcome) -> tuple[str, ...]:
         f"{each.setting.instances}{mark}",
         str(each.setting.batch_limit),
         number(each.of("output_throughput").mean),
-        _time(ttft),
-        _time(tpot),
+        seconds(ttft),
+        seconds(tpot),
         share_of(each.of("attained")),
         number(each.of("mean_batch").mean),
         percent(each.of("busy_share").mean),
         number(each.full_throughput),
         percent(each.headroom.mean),
     )
-
-
-def _time(seconds: float) -> str:
-    return duration(seconds if isfinite(seconds) else None)
-
-
-def share_of(each: Spread) -> str:
-    """Return a share over the seeds, with its range if there is one."""
-    if each.least == each.most:
-        return percent(each.mean)
-    low, high = percent(each.least).removesuffix(" %"), percent(each.most)
-    return f"{percent(each.mean)} ({low} – {high})"
 
 
 def gain_rows(traded: Traded) -> Rows:
@@ -135,7 +122,7 @@ def _window_to_json(traded: Traded) -> dict[str, Any]:
         "max_num_seqs": found.setting.batch_limit,
         "attained_alone": traded.alone,
         "settings": [_outcome_to_json(traded, each) for each in traded.outcomes.values()],
-        "gains": {name: _finite(asdict(traded.gain(each))) for name, each in steps(traded)},
+        "gains": {name: finite(asdict(traded.gain(each))) for name, each in steps(traded)},
     }
 
 
@@ -147,9 +134,5 @@ def _outcome_to_json(traded: Traded, each: Outcome) -> dict[str, Any]:
         "is_present": each.setting == traded.base,
         "full_output_throughput": each.full_throughput,
         "headroom": asdict(each.headroom),
-        **{name: _finite(asdict(each.of(name))) for name in names},
+        **{name: finite(asdict(each.of(name))) for name in names},
     }
-
-
-def _finite(values: dict[str, float]) -> dict[str, float | None]:
-    return {key: value if isfinite(value) else None for key, value in values.items()}
