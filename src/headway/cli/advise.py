@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import argparse
-import sys
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headway.cli.machine import Simulated, add_machine, load_simulated, simulated_from
 from headway.cli.options import add_settings
-from headway.cli.output import print_json, print_warnings
+from headway.cli.output import print_warnings
+from headway.cli.reporting import add_files, write
 from headway.cli.workload import add_workload, spec_from
 from headway.errors import UsageError
 
 if TYPE_CHECKING:
-    from headway.planning.fleets import MakeMachines
-    from headway.profiles.shape import StepCost
-    from headway.workload import Workload, WorkloadSpec
+    from headway.cli.advising import Answer
+    from headway.workload import WorkloadSpec
 
 SECTIONS = ("model", "scheduler", "kv", "simulation")
 #: the flag --seed is the workload's here
 _WITHOUT = ("model.seed",)
-#: of a workload that is drawn, unless --seeds says otherwise
-_SEEDS = 3
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -60,29 +56,45 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add_machine(parser)
     add_workload(parser)
+    add_files(parser, "mode, setting or class of pools")
     add_settings(parser, SECTIONS, _WITHOUT)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Simulate, decide, and print."""
-    from headway.engine.garbage import collect_rarely
-    from headway.profiles.watched import watched
-
+    """Simulate, decide, and write the answer."""
     _check(args)
     spec = spec_from(args)
     loaded = load_simulated(args)
     print_warnings(loaded.warnings)
-    simulated = simulated_from(args, loaded.settings)
+    _write(args, _answer(args, spec, simulated_from(args, loaded.settings)))
+    return 0
+
+
+def _answer(args: argparse.Namespace, spec: WorkloadSpec, simulated: Simulated) -> Answer:
+    from headway.cli.advising import Question, on_batching, on_isolation, on_trade
+    from headway.engine.garbage import collect_rarely
+    from headway.profiles.watched import watched
+
     collect_rarely()
     cost, seen = watched(simulated.machine.cost)
-    answer = _trade if args.trade else _isolation if args.isolation else _batching
+    answer = on_trade if args.trade else on_isolation if args.isolation else on_batching
     try:
-        answer(args, spec, simulated, cost)
+        found = answer(Question(args, spec, simulated, cost))
     except ValueError as error:
         raise UsageError(str(error)) from error
-    if seen is not None and seen.warning:
-        print_warnings([seen.warning])
-    return 0
+    extrapolated = [seen.warning] if seen is not None and seen.warning else []
+    return replace(found, warnings=[*found.warnings, *extrapolated])
+
+
+def _write(args: argparse.Namespace, answer: Answer) -> None:
+    print_warnings(answer.warnings)
+    write(
+        args,
+        {**answer.facts, **answer.value, "warnings": list(answer.warnings)},
+        text=answer.text,
+        page=lambda: answer.page(args.title or answer.title, answer.facts, answer.warnings),
+        csv=answer.csv,
+    )
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -96,85 +108,3 @@ def _check(args: argparse.Namespace) -> None:
         raise UsageError("--window-s goes with --trade")
     if args.hard and is_of_fleet:
         raise UsageError("--hard is about one instance: leave it out with --trade and --isolation")
-
-
-def _batching(
-    args: argparse.Namespace, spec: WorkloadSpec, simulated: Simulated, cost: StepCost
-) -> None:
-    from headway.planning.advice import advise
-    from headway.planning.advice_shown import advice_as_text, advice_to_json
-    from headway.workload import build
-
-    found = advise(replace(simulated.machine, cost=cost), build(spec), hard=args.hard)
-    if args.json:
-        print_json(advice_to_json(found))
-    else:
-        print(advice_as_text(found))
-
-
-def _trade(
-    args: argparse.Namespace, spec: WorkloadSpec, simulated: Simulated, cost: StepCost
-) -> None:
-    from headway.planning.trade import trade
-    from headway.planning.trade_shown import trade_as_text, trade_to_json
-
-    found = trade(
-        _maker(simulated, cost),
-        _workloads(args, spec, simulated),
-        args.replicas or 1,
-        window_s=args.window_s,
-        tell=_tell,
-    )
-    print_warnings(found.left_out)
-    if args.json:
-        print_json(trade_to_json(found))
-    else:
-        print(trade_as_text(found))
-
-
-def _isolation(
-    args: argparse.Namespace, spec: WorkloadSpec, simulated: Simulated, cost: StepCost
-) -> None:
-    from headway.planning.isolation import isolate
-    from headway.planning.isolation_shown import isolation_as_text, isolation_to_json
-
-    found = isolate(
-        _maker(simulated, cost),
-        _workloads(args, spec, simulated),
-        args.replicas or 1,
-        tell=_tell,
-    )
-    if found.num_left_out:
-        print_warnings([f"{found.num_left_out} divisions far from the work are left out"])
-    if args.json:
-        print_json(isolation_to_json(found))
-    else:
-        print(isolation_as_text(found))
-
-
-def _maker(simulated: Simulated, cost: StepCost) -> MakeMachines:
-    return lambda count, seed: simulated.replicas(count, cost, seed)
-
-
-def _workloads(
-    args: argparse.Namespace, spec: WorkloadSpec, simulated: Simulated
-) -> Mapping[int, Workload]:
-    """Return a workload for each seed."""
-    from headway.workload import build
-
-    first = build(spec)
-    found = {spec.seed: first}
-    if args.seeds == 1:
-        return found
-    for seed in range(spec.seed + 1, spec.seed + (args.seeds or _SEEDS)):
-        found[seed] = build(replace(spec, seed=seed))
-        is_drawn = simulated.interference is not None or found[seed].arrivals != first.arrivals
-        if not is_drawn and args.seeds is not None:
-            raise UsageError("--seeds: nothing is drawn, so that all seeds give the same")
-        if not is_drawn:
-            return {spec.seed: first}
-    return found
-
-
-def _tell(what: str) -> None:
-    print(f"headway: {what}", file=sys.stderr)

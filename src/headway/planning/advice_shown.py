@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from math import isfinite
-from typing import Any
+from typing import Any, TextIO
 
 from headway.planning.advice import Advice
 from headway.planning.advice_modes import ModeResult
+from headway.planning.shown import finite, write_rows
 
 Rows = list[tuple[str, ...]]
 MODE_HEAD = ("batching", "full tokens/s", "mean e2el s", "p99 e2el s", "p99 ttft s", "attained")
@@ -53,12 +54,11 @@ def advice_to_json(found: Advice) -> dict[str, Any]:
         "verdict": found.verdict,
         "advice": found.advice,
         "findings": [asdict(each) for each in found.findings],
-        "modes": {mode: _mode_to_json(each) for mode, each in found.modes.items()},
+        "modes": {mode: finite(asdict(each)) for mode, each in found.modes.items()},
     }
 
 
-def _mode_to_json(each: ModeResult) -> dict[str, float | None]:
-    return {
-        key: value if value is not None and isfinite(value) else None
-        for key, value in asdict(each).items()
-    }
+def write_advice_csv(found: Advice, file: TextIO) -> None:
+    """Write a row for each mode."""
+    rows = [{"batching": mode, **finite(asdict(each))} for mode, each in found.modes.items()]
+    write_rows(rows, file)

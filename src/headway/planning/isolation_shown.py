@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import Any
+from typing import Any, TextIO
 
 from headway.planning.isolation import (
     Isolation,
@@ -16,7 +16,7 @@ from headway.planning.isolation import (
     p99_ttft_s,
 )
 from headway.planning.isolation_verdict import choose
-from headway.planning.shown import finite, seconds, share_of
+from headway.planning.shown import finite, seconds, share_of, write_rows
 from headway.report import Figures
 from headway.report.text import aligned, number, percent
 
@@ -50,14 +50,15 @@ def _rows(pools: Pools, found: Isolation) -> Rows:
 
 def _cells(pools: Pools, class_name: str) -> tuple[str, ...]:
     return (
-        seconds(pools.of(_of(class_name, p99_ttft_s)).mean),
-        seconds(pools.of(_of(class_name, p99_tpot_s)).mean),
-        share_of(pools.of(_of(class_name, attained))),
-        number(pools.of(_of(class_name, output_throughput)).mean),
+        seconds(pools.of(of_class(class_name, p99_ttft_s)).mean),
+        seconds(pools.of(of_class(class_name, p99_tpot_s)).mean),
+        share_of(pools.of(of_class(class_name, attained))),
+        number(pools.of(of_class(class_name, output_throughput)).mean),
     )
 
 
-def _of(class_name: str, figure: Callable[[Figures], float]) -> Callable[[Run], float]:
+def of_class(class_name: str, figure: Callable[[Figures], float]) -> Callable[[Run], float]:
+    """Return a figure of a class as one of a run."""
     return lambda run: figure(run.classes[class_name])
 
 
@@ -98,8 +99,25 @@ def _to_json(pools: Pools) -> dict[str, Any]:
         "attained": finite(asdict(pools.of(lambda run: attained(run.overall)))),
         "classes": {
             name: {
-                key: finite(asdict(pools.of(_of(name, figure)))) for key, figure in _FIGURES.items()
+                key: finite(asdict(pools.of(of_class(name, figure))))
+                for key, figure in _FIGURES.items()
             }
             for name in names
         },
     }
+
+
+def write_isolation_csv(found: Isolation, file: TextIO) -> None:
+    """Write a row for each class of each division."""
+    rows = [
+        {
+            "pools": name_of(pools.division, found.num_instances),
+            "class": name,
+            "instances": pools.division.get(name),
+            **figures,
+            "idle_share": asdict(pools.of(lambda run: run.idle_share)),
+        }
+        for pools in (found.shared, *found.separate)
+        for name, figures in _to_json(pools)["classes"].items()
+    ]
+    write_rows(rows, file)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from headway.planning.advice_figures import ratio
+from headway.planning.advice_figures import alone_s, ratio
+from headway.planning.advice_modes import attained_alone
 from headway.planning.fleets import (
     PROMISED_SHARE,
     MakeMachines,
@@ -17,7 +18,7 @@ from headway.planning.fleets import (
     check_workload,
     spread,
 )
-from headway.planning.trade_run import Measured, attained_alone, full_throughput, measure
+from headway.planning.trade_run import Measured, full_throughput, measure
 from headway.planning.trade_windows import Window, around, windows_of
 from headway.sim.replica import Machine
 from headway.workload import Workload
@@ -222,4 +223,8 @@ def _full_throughputs(
 
 def _alone(make: MakeMachines, parts: Mapping[int, tuple[Workload, Window]]) -> float:
     seed, (part, _) = next(iter(parts.items()))
-    return attained_alone(make(1, seed)[0], part)
+    machine = make(1, seed)[0]
+    budget = machine.config.limits.max_num_batched_tokens
+    longest_s = max(alone_s(machine.cost, each, budget) for each in part.arrivals)
+    alone = attained_alone(machine, part, longest_s)
+    return 1.0 if alone is None else alone

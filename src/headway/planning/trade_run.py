@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from itertools import cycle, islice
 from math import inf
 
-from headway.planning.advice_figures import alone_s
 from headway.planning.trade_windows import Window
 from headway.report import figures
 from headway.sim.as_report import records_of
@@ -23,8 +22,6 @@ from headway.workload import Arrival, Workload
 _NUM_BATCHES = 4
 #: requests at least, or a mix of lengths would be seen in part
 _FEWEST = 128
-#: times the longest service between two requests that are to be alone, slow stretches included
-_APART = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,17 +103,6 @@ def full_throughput(machine: Machine, arrivals: Sequence[Arrival], workload: Wor
         return _num_tokens(result, 0.0, inf) / result.end_s if result.end_s else 0.0
     begin_s, end_s = started[limit], started[-1]
     return _num_tokens(result, begin_s, end_s) / (end_s - begin_s)
-
-
-def attained_alone(machine: Machine, workload: Workload) -> float:
-    """Return the share of the requests that keep their targets if each has an instance alone."""
-    budget = machine.config.limits.max_num_batched_tokens
-    apart_s = _APART * max(alone_s(machine.cost, each, budget) for each in workload.arrivals)
-    apart = [replace(each, at_s=n * apart_s) for n, each in enumerate(workload.arrivals)]
-    spaced = replace(workload, arrivals=apart, duration_s=inf)
-    result = simulate_fleet([machine], LeastLoaded([0]), spaced)
-    attained = figures(records_of(result.requests), result.end_s, workload.targets).attained
-    return 1.0 if attained is None else attained
 
 
 def _patient(machine: Machine) -> Machine:

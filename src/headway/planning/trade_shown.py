@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, fields
-from typing import Any
+from typing import Any, TextIO
 
-from headway.planning.shown import finite, seconds, share_of
+from headway.planning.shown import finite, seconds, share_of, write_rows
 from headway.planning.trade import Gain, Outcome, Setting, Trade, Traded
 from headway.planning.trade_run import Measured
 from headway.planning.trade_verdict import decide, summary
@@ -136,3 +136,13 @@ def _outcome_to_json(traded: Traded, each: Outcome) -> dict[str, Any]:
         "headroom": asdict(each.headroom),
         **{name: finite(asdict(each.of(name))) for name in names},
     }
+
+
+def write_trade_csv(trade: Trade, file: TextIO) -> None:
+    """Write a row for each setting at each window."""
+    rows = [
+        {"window": traded.window.name, **_outcome_to_json(traded, each)}
+        for traded in trade.windows
+        for each in traded.outcomes.values()
+    ]
+    write_rows(rows, file)
