@@ -57,8 +57,12 @@ class Outcome:
 
     @property
     def headroom(self) -> Spread:
-        """The share of what its instances could do that isn't used."""
-        return spread(1 - each.output_throughput / self.full_throughput for each in self.runs)
+        """The share of what its instances could do that isn't used.
+
+        Not below 0, where answers happen to be longer in a window than on average.
+        """
+        used = (each.output_throughput / self.full_throughput for each in self.runs)
+        return spread(max(1 - each, 0.0) for each in used)
 
 
 @dataclass(frozen=True, slots=True)
