@@ -178,6 +178,7 @@ def test_a_step_that_is_not_enough_is_said(capsys: pytest.CaptureFixture[str]) -
     found = traded(capsys, "ttft:400 tpot:40", rate_steps="12:0.5,12:22")
     assert found["verdict"] == "scale"
     assert "not enough" in found["advice"]
+    assert "--replicas 3 looks further" in found["advice"]
     assert found["windows"]["peak"]["instances"] == 3
 
 

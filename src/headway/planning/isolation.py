@@ -93,8 +93,8 @@ def p99_ttft_s(each: Figures) -> float:
 
 
 def p99_tpot_s(each: Figures) -> float:
-    """Return the p99 of the time for each further token; 0 if there was none."""
-    return each.latencies.tpot.p99 if each.latencies.tpot else 0.0
+    """Return the p99 of the time for each further token; infinite if there was none."""
+    return each.latencies.tpot.p99 if each.latencies.tpot else inf
 
 
 def isolate(

@@ -30,8 +30,8 @@ class Measured:
 
     Attributes:
         output_throughput: output tokens a second, whoever they are of.
-        p99_ttft_s: of requests that were completed; infinite if none was.
-        p99_tpot_s: likewise; 0 if no answer had a second token.
+        p99_ttft_s: of requests that were completed; infinite if there was none.
+        p99_tpot_s: likewise, of answers with a second token.
         attained: share of the requests that kept their targets; 1 if none came.
         mean_batch: sequences in a step, on average over the time that was computed.
         busy_share: share of the instances' time in which they computed.
@@ -55,7 +55,7 @@ def measure(machines: Sequence[Machine], workload: Workload, window: Window) -> 
     return Measured(
         output_throughput=_num_tokens(result, window.begin_s, window.end_s) / window.length_s,
         p99_ttft_s=ttft.p99 if ttft else inf,
-        p99_tpot_s=tpot.p99 if tpot else 0.0,
+        p99_tpot_s=tpot.p99 if tpot else inf,
         attained=1.0 if attained is None else attained,
         mean_batch=sequence_s / busy_s if busy_s else 0.0,
         busy_share=busy_s / (window.length_s * len(machines)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, fields
+from math import isfinite
 from typing import Any, TextIO
 
 from headway.planning.shown import finite, seconds, share_of, write_rows
@@ -91,7 +92,7 @@ def _gain_cells(gain: Gain) -> tuple[str, ...]:
     times = (gain.output_throughput, gain.p99_ttft, gain.p99_tpot)
     return (
         f"{100 * gain.attained:+.1f} points",
-        *(f"x {each:.2f}" for each in times),
+        *(f"x {each:.2f}" if isfinite(each) else "–" for each in times),
         f"{100 * gain.headroom:+.1f} points",
     )
 

@@ -109,7 +109,7 @@ def _other_batch(traded: Traded, chosen: Outcome) -> str:
     limit, present = chosen.setting.batch_limit, traded.base.batch_limit
     return (
         f"batch {'more' if limit > present else 'less'}: with a limit of {limit} in place of "
-        f"{present} {_instead(traded, chosen)}, and no instance is added"
+        f"{present}, {_instead(traded, chosen)}; no instance is added"
     )
 
 
@@ -122,13 +122,14 @@ def _more(traded: Traded, chosen: Outcome) -> str:
 
 
 def _not_enough(traded: Traded, chosen: Outcome) -> Verdict:
-    kind = _kind(chosen.setting, traded.base)
-    return Verdict(
-        kind,
-        f"{kind}: {_named(chosen, traded.base)} gain most, and not enough: "
-        f"{_instead(traded, chosen)}, and promised are {percent(PROMISED_SHARE)}",
-        chosen.setting,
+    text = (
+        f"{_named(chosen, traded.base)} gain most, and not enough: {_instead(traded, chosen)}, "
+        f"and promised are {percent(PROMISED_SHARE)}"
     )
+    most = max(map(_instances, traded.outcomes.values()))
+    if _instances(chosen) == most:
+        text += f"; --replicas {most} looks further"
+    return Verdict(_kind(chosen.setting, traded.base), text, chosen.setting)
 
 
 def _in_vain(traded: Traded, present: Outcome) -> str:
