@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headway.cli.main import main
+from headway.core.costs import StepCosts
+from headway.profiles.interference import Interference
+from headway.profiles.profile import Profile, write_profile
 
 MACHINE = {
     "--num-blocks": "2000",
@@ -89,3 +93,30 @@ def test_closed_loops_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["advise", "--num-requests", "8", "--concurrency", "2", "--num-blocks", "90",
                  "--max-model-len", "512"]) == 2  # fmt: skip
     assert "open loop" in capsys.readouterr().err
+
+
+def test_slow_stretches_are_played(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "profile.json"
+    words = [word for pair in LOAD.items() for word in pair]
+    sizes = ["--num-blocks", "2000", "--max-model-len", "4096", "--max-num-seqs", "16"]
+
+    def mean_e2el_s(factor: float) -> float:
+        costs = StepCosts(base_s=0.01, prefill_token_s=0.00005, decode_s=0.0002)
+        slow = Interference(0.05, (factor,))
+        write_profile(path, Profile(name="one", source="test", device=costs, interference=slow))
+        assert main(["advise", "--json", "--profile", str(path), *sizes, *words]) == 0
+        found: float = json.loads(capsys.readouterr().out)["modes"]["continuous"]["mean_e2el_s"]
+        return found
+
+    assert mean_e2el_s(1.5) > 1.4 * mean_e2el_s(1.0)
+
+
+def test_a_page_draws_what_each_mode_makes(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    page = tmp_path / "advice.html"
+    advised(capsys, "--html", str(page), "--title", "What to do", "--goodput", "ttft:500")
+    text = page.read_text(encoding="utf-8")
+    assert "<h1>What to do</h1>" in text
+    assert text.count("<svg") == 4
+    assert "<script" not in text

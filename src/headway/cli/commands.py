@@ -25,7 +25,7 @@ COMMANDS = (
     Command("bench", "[URL]", "put load on a server and report what it made of it"),
     Command("compare", "", "run a workload without batches, and with each kind of them"),
     Command("simulate", "", "run a workload through the scheduler on a virtual clock"),
-    Command("advise", "", "say whether batching is right for a workload, and which mode pays"),
+    Command("advise", "", "say whether to batch, to scale, or to isolate classes, by simulation"),
     Command("calibrate", "[MODEL]", "measure what steps cost on this machine, and write a profile"),
     Command("replay", "JOURNAL", "run a recorded journal through the scheduler and compare"),
     Command("fidelity", "CHECK", "show how true the simulator is, check by check"),

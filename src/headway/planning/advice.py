@@ -6,7 +6,7 @@ advice. If none does, the mode that pays is named.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -15,9 +15,10 @@ from headway.planning.advice_figures import (
     batching_gain,
     memory_share,
     overlap,
+    ratio,
     variation,
 )
-from headway.planning.advice_modes import ModeResult, attained_apart, compare_modes
+from headway.planning.advice_modes import ModeResult, attained_alone, compare_modes
 from headway.sim.replica import Machine
 from headway.workload import Workload
 
@@ -61,21 +62,29 @@ class Advice:
     modes: Mapping[str, ModeResult]
 
 
-def advise(machine: Machine, workload: Workload, *, hard: bool = False) -> Advice:
+def advise(
+    machine: Machine,
+    workload: Workload,
+    *,
+    hard: bool = False,
+    make: Callable[[], Machine] | None = None,
+) -> Advice:
     """Decide by figures.
 
     Args:
-        machine: one replica.
+        machine: one replica, without slow stretches.
         workload: requests in open loop, with what was promised.
         hard: every request has to keep its targets.
+        make: makes the replica with its slow stretches, for a simulation; None is without.
 
     Raises:
         ValueError: the settings don't go with a mode, or the workload has closed loops.
     """
     if workload.loops:
         raise ValueError("advice needs requests in open loop, not a closed one")
-    modes = compare_modes(machine, workload)
-    findings = tuple(_findings(machine, workload, modes, hard=hard))
+    make = make or (lambda: machine)
+    modes = compare_modes(make, workload)
+    findings = tuple(_findings(machine, workload, modes, make if hard else None))
     for finding in findings:
         if finding.applies:
             return Advice(finding.case, finding.instead, findings, modes)
@@ -91,7 +100,7 @@ def best_mode(modes: Mapping[str, ModeResult]) -> str:
 def _praise(best: str, modes: Mapping[str, ModeResult]) -> str:
     if best == "none":
         return "serve requests one by one: no mode of batching is faster at this load"
-    gain = _ratio(modes[best].full_throughput, modes["none"].full_throughput)
+    gain = ratio(modes[best].full_throughput, modes["none"].full_throughput)
     return (
         f"use {best} batching: at full load {gain:.1f} times the tokens a second of one request "
         "at a time"
@@ -99,15 +108,18 @@ def _praise(best: str, modes: Mapping[str, ModeResult]) -> str:
 
 
 def _findings(
-    machine: Machine, workload: Workload, modes: Mapping[str, ModeResult], *, hard: bool
+    machine: Machine,
+    workload: Workload,
+    modes: Mapping[str, ModeResult],
+    real_time: Callable[[], Machine] | None,
 ) -> Iterator[Finding]:
     budget = machine.config.limits.max_num_batched_tokens
     services_s = [alone_s(machine.cost, each, budget) for each in workload.arrivals]
     shared, _ = overlap(workload.arrivals, services_s)
     yield _giant(machine, workload)
     yield _sparse(shared, fmean(services_s))
-    if hard:
-        yield _real_time(machine, workload, modes, services_s)
+    if real_time is not None:
+        yield _real_time(real_time(), workload, modes, services_s)
     yield _saturated(machine, workload)
     yield _equal(workload, modes)
 
@@ -136,7 +148,7 @@ def _real_time(
     machine: Machine, workload: Workload, modes: Mapping[str, ModeResult], services_s: list[float]
 ) -> Finding:
     mode = modes["continuous"]
-    alone = attained_apart(machine, workload, 2 * max(services_s))
+    alone = attained_alone(machine, workload, max(services_s))
     if mode.attained is None or alone is None:
         return Finding("real time", applies=False, figure="nothing was promised", instead="")
     _, most = overlap(workload.arrivals, services_s)
@@ -172,8 +184,8 @@ def _equal(workload: Workload, modes: Mapping[str, ModeResult]) -> Finding:
         variation([each.output_tokens for each in workload.arrivals]),
     )
     static, continuous = modes["static"], modes["continuous"]
-    more = _ratio(continuous.full_throughput, static.full_throughput)
-    less = _ratio(static.mean_e2el_s, continuous.mean_e2el_s)
+    more = ratio(continuous.full_throughput, static.full_throughput)
+    less = ratio(static.mean_e2el_s, continuous.mean_e2el_s)
     return Finding(
         "equal",
         vary < EQUAL_VARIATION and max(more, less) < EQUAL_GAIN,
@@ -181,9 +193,3 @@ def _equal(workload: Workload, modes: Mapping[str, ModeResult]) -> Finding:
         f"{more:.2f} in tokens a second, {less:.2f} in latency (limit {EQUAL_GAIN:g})",
         "static batching is enough",
     )
-
-
-def _ratio(value: float, base: float) -> float:
-    if value == base:
-        return 1.0
-    return value / base if base else float("inf")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import inf
 from statistics import fmean, median, pstdev
 
 from headway.core.limits import SchedulerLimits
@@ -59,6 +60,13 @@ def batching_gain(cost: StepCost, num_sequences: int, context: int) -> float:
     alone = decode_s(cost, 1, context)
     together = decode_s(cost, num_sequences, context)
     return num_sequences * alone / together if together else float(num_sequences)
+
+
+def ratio(value: float, base: float) -> float:
+    """Return how many times a base a value is; 1 if they are equal, whatever they are."""
+    if value == base:
+        return 1.0
+    return value / base if base else inf
 
 
 def _slices(length: int, budget: int) -> Iterator[Chunk]:

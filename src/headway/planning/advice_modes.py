@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import inf
 
@@ -14,6 +14,8 @@ from headway.sim.replica import Machine
 from headway.sim.routers import RoundRobin
 from headway.workload import Workload
 
+#: times the longest service between two requests that are to be alone, slow stretches included
+_APART = 4
 MODES = ("none", *(each.value for each in Batching))
 
 
@@ -38,13 +40,17 @@ class ModeResult:
     attained: float | None
 
 
-def compare_modes(machine: Machine, workload: Workload) -> Mapping[str, ModeResult]:
+def compare_modes(make: Callable[[], Machine], workload: Workload) -> Mapping[str, ModeResult]:
     """Simulate all modes on one replica, whose other limits stay as they are.
+
+    Args:
+        make: makes the replica anew, since slow stretches go on from one simulation to the next.
+        workload: requests in open loop.
 
     Raises:
         ValueError: the settings don't go with a mode; the message says which.
     """
-    return {mode: _result(_in_mode(machine, mode), workload) for mode in MODES}
+    return {mode: _result(make, mode, workload) for mode in MODES}
 
 
 def _in_mode(machine: Machine, mode: str) -> Machine:
@@ -58,20 +64,23 @@ def _limits(limits: SchedulerLimits, mode: str) -> SchedulerLimits:
     return replace(limits, batching=Batching(mode))
 
 
-def attained_apart(machine: Machine, workload: Workload, apart_s: float) -> float | None:
-    """Return the share of requests that keep their promises if they come so far apart.
+def attained_alone(machine: Machine, workload: Workload, longest_s: float) -> float | None:
+    """Return the share of requests that keep their promises if each has the machine alone.
 
-    None if nothing was promised.
+    None if nothing was promised. ``longest_s`` is the longest service, without slow stretches.
     """
-    spread = [replace(each, at_s=n * apart_s) for n, each in enumerate(workload.arrivals)]
-    alone = replace(workload, arrivals=spread)
-    return _attained(_figures(_in_mode(machine, "none"), alone), alone)
+    limits = replace(machine.config.limits, batching=Batching.CONTINUOUS, max_waiting_time_s=0.0)
+    ready = replace(machine, config=replace(machine.config, limits=limits))
+    apart_s = _APART * longest_s
+    spaced = [replace(each, at_s=n * apart_s) for n, each in enumerate(workload.arrivals)]
+    alone = replace(workload, arrivals=spaced, duration_s=inf)
+    return _attained(_figures(ready, alone), alone)
 
 
-def _result(machine: Machine, workload: Workload) -> ModeResult:
+def _result(make: Callable[[], Machine], mode: str, workload: Workload) -> ModeResult:
     at_once = [replace(each, at_s=0.0) for each in workload.arrivals]
-    full = _figures(machine, replace(workload, arrivals=at_once))
-    loaded = _figures(machine, workload)
+    full = _figures(_in_mode(make(), mode), replace(workload, arrivals=at_once))
+    loaded = _figures(_in_mode(make(), mode), workload)
     total, first, gaps = loaded.latencies.e2el, loaded.latencies.ttft, loaded.latencies.itl
     return ModeResult(
         full_throughput=full.a_second(full.output_tokens),

@@ -1,0 +1,64 @@
+"""Advice on batching as tables for people, and as values for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from math import isfinite
+from typing import Any, TextIO
+
+from headway.planning.advice import Advice
+from headway.planning.advice_modes import ModeResult
+from headway.planning.shown import finite, write_rows
+
+Rows = list[tuple[str, ...]]
+MODE_HEAD = ("batching", "full tokens/s", "mean e2el s", "p99 e2el s", "p99 ttft s", "attained")
+
+
+def advice_as_text(found: Advice) -> str:
+    """Return what to do, the findings, and what each mode makes of the workload."""
+    lines = [f"{found.verdict}: {found.advice}", "", *_left(finding_rows(found))]
+    return "\n".join([*lines, "", *_left([MODE_HEAD, *mode_rows(found)])])
+
+
+def finding_rows(found: Advice) -> Rows:
+    """Return a row for each case: its name, whether it applies, and the figure that decides."""
+    return [
+        (each.case, "applies" if each.applies else "no", each.figure) for each in found.findings
+    ]
+
+
+def mode_rows(found: Advice) -> Rows:
+    """Return a row for each mode, under :data:`MODE_HEAD`."""
+    return [_row(mode, each) for mode, each in found.modes.items()]
+
+
+def _row(mode: str, each: ModeResult) -> tuple[str, ...]:
+    times = (each.full_throughput, each.mean_e2el_s, each.p99_e2el_s, each.p99_ttft_s)
+    attained = "-" if each.attained is None else f"{each.attained:.1%}"
+    return (mode, *(f"{value:.4g}" if isfinite(value) else "-" for value in times), attained)
+
+
+def _left(rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """Yield lines with all columns aligned left: the last one is a sentence."""
+    table = [tuple(row) for row in rows]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for row in table:
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        yield "  ".join(cells).rstrip()
+
+
+def advice_to_json(found: Advice) -> dict[str, Any]:
+    """Return what to do, the findings, and the modes; null is not measured."""
+    return {
+        "verdict": found.verdict,
+        "advice": found.advice,
+        "findings": [asdict(each) for each in found.findings],
+        "modes": {mode: finite(asdict(each)) for mode, each in found.modes.items()},
+    }
+
+
+def write_advice_csv(found: Advice, file: TextIO) -> None:
+    """Write a row for each mode."""
+    rows = [{"batching": mode, **finite(asdict(each))} for mode, each in found.modes.items()]
+    write_rows(rows, file)

@@ -1,0 +1,56 @@
+"""What questions about a fleet share: its machines, what was promised, and figures over seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from headway.core.config import SchedulerConfig
+from headway.sim.replica import Machine
+from headway.workload import Workload
+
+MakeMachines = Callable[[int, int], Sequence[Machine]]
+"""Returns so many machines for a seed, new ones at each call: their slow stretches go on."""
+
+#: targets are promised for so many requests, as ``ttft_p99_ms`` and its kin say
+PROMISED_SHARE = 0.99
+#: a gain in the attained share that is less isn't worth a change: one request in a hundred
+WORTH = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A figure over several seeds."""
+
+    mean: float
+    least: float
+    most: float
+
+
+def spread(values: Iterable[float]) -> Spread:
+    """Return mean, least and most; a mean with an infinite value is infinite."""
+    each = list(values)
+    return Spread(fmean(each), min(each), max(each))
+
+
+def check_workload(workload: Workload, config: SchedulerConfig) -> None:
+    """Check that its requests can be weighed by promises.
+
+    Raises:
+        ValueError: it has closed loops or promises nothing, or a class isn't configured.
+    """
+    if workload.loops:
+        raise ValueError("advice needs requests in open loop, not a closed one")
+    if not workload.targets:
+        raise ValueError(
+            "nothing is promised, so nothing can be weighed: say --goodput, or targets of classes "
+            "in the workload file"
+        )
+    known = {each.name for each in config.classes}
+    for name in dict.fromkeys(each.class_name for each in workload.arrivals):
+        if name not in known:
+            raise ValueError(
+                f"class {name} of the workload is not configured, and would be refused: add "
+                f"[classes.{name}] to the settings file"
+            )
