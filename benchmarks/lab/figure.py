@@ -14,6 +14,7 @@ from headway.report.svg import HEIGHT, NUM_COLOURS, WIDTH, Chart, Point
 _TITLE, _LEGEND_ROW, _COLUMNS = 44, 20, 3
 _STYLE = """
 svg{font-family:system-ui,sans-serif}
+.dots{stroke-width:6;opacity:1}
 .back{fill:var(--card)}
 .title{fill:var(--fg);font-size:15px;font-weight:600}
 """

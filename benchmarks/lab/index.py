@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks.lab.experiments import SIMULATED
+from benchmarks.lab.experiments import NAMES
 
 
 def index(folder: Path) -> str:
     """Return the list of the pages in a folder."""
-    lines = [f"- [{_title(folder / f'{name}.md')}]({name}.md)" for name in SIMULATED]
+    lines = [
+        f"- [{_title(folder / f'{name}.md')}]({name}.md)"
+        for name in NAMES
+        if (folder / f"{name}.md").is_file()
+    ]
     return _HEAD + "\n".join(lines) + "\n"
 
 

@@ -5,9 +5,42 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from benchmarks.lab.figure import Figure
 from benchmarks.table import markdown
+
+Outcome = TypeVar("Outcome")
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement(Generic[Outcome]):
+    """What a real executor did, with where and when.
+
+    Attributes:
+        outcome: figures of the experiment, medians of the repetitions.
+        name: of the model.
+        processor: that computed.
+        cores: that it used.
+        date: when.
+        repetitions: how often each setting was run, in turn.
+    """
+
+    outcome: Outcome
+    name: str
+    processor: str
+    cores: int
+    date: str
+    repetitions: int
+
+    @property
+    def how(self) -> str:
+        """How it was measured, for a set-up."""
+        times = f"{self.repetitions} times, in turn" if self.repetitions > 1 else "once"
+        return (
+            f"Measured on the cpu executor: {self.name}, {self.processor}, {self.cores} cores, "
+            f"{self.date}. Each setting is run {times}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
