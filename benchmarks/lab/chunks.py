@@ -19,7 +19,7 @@ from headway.report.text import duration
 
 PROMPT = 2048
 #: tokens of a chunk; None is the whole prompt
-CHUNKS = (None, 1024, 512, 256, 128, 64)
+CHUNKS = (None, 512, 256, 128, 64)
 
 
 @dataclass(frozen=True, slots=True)

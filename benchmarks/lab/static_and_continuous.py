@@ -18,7 +18,7 @@ from headway.report.text import duration, percent
 from headway.workload import Arrival, Stream, WorkloadSpec, build
 
 SLOTS, BUDGET = 16, 1024
-NUM_REQUESTS = 64
+NUM_REQUESTS = 48
 EQUAL_LENGTHS = (100, 70)
 MODES = (Batching.STATIC, Batching.CONTINUOUS)
 #: the lengths of ``headway compare``

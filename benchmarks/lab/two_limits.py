@@ -15,11 +15,11 @@ from headway.report.scales import Linear, around
 from headway.report.text import duration
 from headway.workload import Arrival
 
-NUM_REQUESTS, EVERY = 48, 6
-LONG_PROMPT, LONG_ANSWER = 1500, 16
+NUM_REQUESTS, EVERY = 24, 6
+LONG_PROMPT, LONG_ANSWER = 1200, 16
 PROMPTS, ANSWERS = (32, 64), (32, 96)
-FEW, MANY = 4, 32
-SMALL, LARGE = 128, 2048
+FEW, MANY = 4, 16
+SMALL, LARGE = 128, 1024
 #: (max_num_seqs, max_num_batched_tokens), as they are turned
 SETTINGS = ((FEW, LARGE), (MANY, LARGE), (FEW, SMALL), (MANY, SMALL))
 
