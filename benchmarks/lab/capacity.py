@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from math import ceil
 
 from benchmarks.lab.concurrency import running_length
 from benchmarks.lab.machine import BLOCK_SIZE, Stream, a100, config, kv_blocks
-from headway.metrics.quantiles import quantile
+from benchmarks.lab.measures import of_ttfts, p99_tpot_s
 from headway.sim import simulate
 from headway.workload import Arrival
 
@@ -95,14 +94,10 @@ def _seen(batch: int, arrivals: list[Arrival]) -> Seen:
     made = config(max_num_seqs=batch, max_num_batched_tokens=STEP_TOKENS)
     result = simulate(made, arrivals, a100(), sample_every_s=1e9)
     return Seen(
-        _p99(each.ttft_s for each in result.requests),
-        _p99(each.tpot_s for each in result.requests),
+        of_ttfts(result.requests, 0.99),
+        p99_tpot_s(result),
         result.output_throughput,
     )
-
-
-def _p99(values: Iterable[float | None]) -> float:
-    return quantile([value for value in values if value is not None], 0.99)
 
 
 def _instances(full: Seen) -> int:

@@ -7,10 +7,11 @@ from statistics import fmean
 
 from benchmarks.lab.figure import Doublings, Figure, figure
 from benchmarks.lab.machine import BLOCK_SIZE, MACHINE, Stream, a100, config, kv_blocks
+from benchmarks.lab.measures import recomputed
 from benchmarks.lab.page import Claim, Page, Table
 from headway.report.scales import Linear
 from headway.report.text import percent
-from headway.sim import SimulationResult, simulate
+from headway.sim import simulate
 from headway.workload import Arrival
 
 STREAM = Stream((200, 1000), (100, 500))
@@ -54,17 +55,6 @@ def running_length(arrivals: list[Arrival]) -> float:
     total = sum(each.output_tokens for each in arrivals)
     lengths = ((each.prompt_tokens + each.output_tokens / 2, each) for each in arrivals)
     return sum(length * each.output_tokens for length, each in lengths) / total
-
-
-def recomputed(result: SimulationResult) -> float:
-    """Return the share of the computed positions that had been computed before."""
-    computed = sum(result.steps.num_tokens)
-    needed = sum(
-        each.arrival.prompt_tokens + len(each.token_times) - 1
-        for each in result.requests
-        if each.token_times
-    )
-    return 1 - needed / computed
 
 
 def _run(arrivals: list[Arrival], num_blocks: int, most: int) -> Run:

@@ -12,6 +12,8 @@ from benchmarks.lab import (
     concurrency,
     decode_and_prefill,
     static_and_continuous,
+    symptoms,
+    three_knobs,
     two_limits,
 )
 from benchmarks.lab.bench import Bench
@@ -47,5 +49,7 @@ MEASURED = {
 SIMULATED: dict[str, Callable[[], Page]] = {
     "5-concurrency-and-kv": concurrency.experiment,
     "6-targets-before-the-batch": capacity_page.experiment,
+    "three-knobs": three_knobs.experiment,
+    "symptoms": symptoms.experiment,
 }
 NAMES = (*MEASURED, *SIMULATED)

@@ -8,28 +8,36 @@ from benchmarks.lab.experiments import NAMES
 
 
 def index(folder: Path) -> str:
-    """Return the list of the pages in a folder."""
-    lines = [
-        f"- [{_title(folder / f'{name}.md')}]({name}.md)"
-        for name in NAMES
-        if (folder / f"{name}.md").is_file()
-    ]
-    return _HEAD + "\n".join(lines) + "\n"
+    """Return the list of the pages in a folder, each with its answer."""
+    return _HEAD + "\n\n".join(_entry(folder / f"{name}.md") for name in NAMES) + "\n"
 
 
-def _title(path: Path) -> str:
-    first, _, _ = path.read_text(encoding="utf-8").partition("\n")
-    return first.removeprefix("# ")
+def _entry(path: Path) -> str:
+    """Return the title of a page and its answer; what was not written yet has neither."""
+    if not path.is_file():
+        return f"**{path.stem}**: not written yet"
+    text = path.read_text(encoding="utf-8")
+    title = text.partition("\n")[0].removeprefix("# ")
+    answer = text.partition("## Answer\n\n")[2].partition("\n")[0]
+    return f"**[{title}]({path.name})**\n{answer}"
 
 
 _HEAD = """# The lab
 
-Questions about batching, each answered by an experiment that you can run.
+Six questions about batching, the three knobs, and six symptoms: each is answered by an experiment that you can run, and the
+answer is in two sentences. From a checkout:
 
 ```sh
 make lab
 ```
 
-runs all of them and writes these pages anew.
+runs all and writes these pages anew, in about five minutes on two idle cores. Questions 1 to 4 are measured, on the real
+executor with the default model, and run by the same code on a simulated one (a 7B model on an A100); the others are simulated,
+in virtual time, and the same on every machine. What was measured is kept in [measured.json](measured.json), from which, with
+`make lab ARGS=--saved`, the pages are made without measuring again; a test makes them and compares. `ARGS=symptoms`, or another
+page, runs that alone.
+
+Every figure in an answer comes from the run, and what the answer claims is checked by code. Where a run contradicts it, the page
+is not written: the claim and the figures are told instead, and the exit status is 1.
 
 """
