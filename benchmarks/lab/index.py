@@ -24,20 +24,22 @@ def _entry(path: Path) -> str:
 
 _HEAD = """# The lab
 
-Six questions about batching, the three knobs, and six symptoms: each is answered by an experiment that you can run, and the
-answer is in two sentences. From a checkout:
+Six questions about batching, the three knobs, and six symptoms: an experiment for each that you can
+run, and its answer in two sentences. From a checkout:
 
 ```sh
 make lab
 ```
 
-runs all and writes these pages anew, in about five minutes on two idle cores. Questions 1 to 4 are measured, on the real
-executor with the default model, and run by the same code on a simulated one (a 7B model on an A100); the others are simulated,
-in virtual time, and the same on every machine. What was measured is kept in [measured.json](measured.json), from which, with
-`make lab ARGS=--saved`, the pages are made without measuring again; a test makes them and compares. `ARGS=symptoms`, or another
-page, runs that alone.
+runs all and writes these pages anew, in about five minutes on two idle cores. Questions 1 to 4 are
+measured, on the real executor with the default model, and the same code runs on a simulated one (a
+7B model on an A100). The others are simulated, in virtual time, and the same on every machine.
 
-Every figure in an answer comes from the run, and what the answer claims is checked by code. Where a run contradicts it, the page
-is not written: the claim and the figures are told instead, and the exit status is 1.
+- What was measured is kept in [measured.json](measured.json). `make lab ARGS=--saved` makes pages
+  from it and from fresh simulations; a test does so too, and compares.
+- `make lab ARGS=symptoms`, or the name of another page, runs that alone.
+- Every figure in an answer comes from its run, and code checks what the answer claims. Where a run
+  contradicts it, the page is not written: the claim and the figures are told instead, and the exit
+  status is 1.
 
 """
