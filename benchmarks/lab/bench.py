@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.chunked_prefill import CONTEXT_TOKENS
 from benchmarks.lab.machine import BLOCK_SIZE, CONTEXT, a100, kv_blocks
 from headway.core.config import SchedulerConfig
 from headway.core.limits import SchedulerLimits
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
     from headway.assembly import Bare
 
 MODEL = "smollm2-135m-instruct"
-_NUM_BLOCKS = 1024
+#: as many as one long prompt beside many decodes needs, and `benchmarks.chunked_prefill` has
+_NUM_BLOCKS = 2 * CONTEXT_TOKENS // BLOCK_SIZE
 _VOCAB_SIZE = 32_000
 
 

@@ -18,7 +18,7 @@ class Measurement(Generic[Outcome]):
     """What a real executor did, with where and when.
 
     Attributes:
-        outcome: figures of the experiment, medians of the repetitions.
+        outcome: figures of the experiment, of the fastest repetition of each setting.
         name: of the model.
         processor: that computed.
         cores: that it used.
@@ -35,11 +35,11 @@ class Measurement(Generic[Outcome]):
 
     @property
     def how(self) -> str:
-        """How it was measured, for a set-up."""
-        times = f"{self.repetitions} times, in turn" if self.repetitions > 1 else "once"
+        """How it was measured, for a set-up; what else a machine does only adds time."""
+        times = f"{self.repetitions} times, in turn, and the fastest counts"
         return (
             f"Measured on the cpu executor: {self.name}, {self.processor}, {self.cores} cores, "
-            f"{self.date}. Each setting is run {times}"
+            f"{self.date}. Each setting is run {times if self.repetitions > 1 else 'once'}"
         )
 
 

@@ -27,13 +27,13 @@ PROMPTS, ANSWERS = "lognormal:100:0.8:400", "lognormal:70:0.9:400"
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """One workload in one mode; times in seconds, medians of the repetitions.
+    """One workload in one mode, of the fastest repetition; times in seconds.
 
     Attributes:
         tokens_per_s: of output.
         ttft_s: p50.
         host_s: of a step beside the executor's time, p50.
-        ends_s: when the requests ended, in order, in the first repetition.
+        ends_s: when the requests ended, in order.
         padding: share of the computed positions that nobody needed.
         num_steps: in all.
         num_joins: steps in which somebody joined.
@@ -105,23 +105,20 @@ def measure(
 
 
 def _mode(runs: Sequence[Run]) -> Mode:
-    first = runs[0]
-    shapes = [step.shape for step in first.steps]
+    best = min(runs, key=lambda run: run.seconds)
+    shapes = [step.shape for step in best.steps]
+    ttfts = [each.ttft_s for each in best.requests if each.ttft_s is not None]
     return Mode(
-        tokens_per_s=median(run.tokens_per_s for run in runs),
-        ttft_s=median(quantile(_ttfts(run), 0.5) for run in runs),
-        host_s=median(step.host_s for run in runs for step in run.steps),
-        ends_s=tuple(sorted(each.ended_at or 0.0 for each in first.requests)),
-        padding=first.padding,
-        num_steps=len(first.steps),
-        num_joins=first.num_joins,
+        tokens_per_s=best.tokens_per_s,
+        ttft_s=quantile(ttfts, 0.5),
+        host_s=median(step.host_s for step in best.steps),
+        ends_s=tuple(sorted(each.ended_at or 0.0 for each in best.requests)),
+        padding=best.padding,
+        num_steps=len(best.steps),
+        num_joins=best.num_joins,
         num_mixed=sum(bool(shape.chunks and shape.num_decodes) for shape in shapes),
         num_shapes=len({(shape.num_prefill_tokens, shape.num_decodes) for shape in shapes}),
     )
-
-
-def _ttfts(run: Run) -> list[float]:
-    return [each.ttft_s for each in run.requests if each.ttft_s is not None]
 
 
 def page(measured: Measurement[Outcome], simulated: Outcome) -> Page:

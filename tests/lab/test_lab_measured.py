@@ -19,7 +19,7 @@ NUM_BLOCKS, BLOCK_SIZE = 1024, 16
 def tiny() -> Bench:
     """A small model with the vocabulary and the context that the experiments expect."""
     checkpoint = tiny_checkpoint(tiny_config(vocab_size=40_000, max_position_embeddings=8192))
-    executor = CpuExecutor(checkpoint, num_blocks=NUM_BLOCKS, block_size=BLOCK_SIZE)
+    executor = CpuExecutor(checkpoint, num_blocks=NUM_BLOCKS, block_size=BLOCK_SIZE, num_threads=1)
     limits = SchedulerLimits(
         num_blocks=NUM_BLOCKS,
         block_size=BLOCK_SIZE,
@@ -52,7 +52,7 @@ def test_static_batches_pad_and_continuous_ones_do_not(tiny: Bench) -> None:
     (static, continuous), (equal_static, equal_continuous) = outcome.mixed, outcome.equal
     assert static.padding > 0 == continuous.padding
     assert static.num_steps > continuous.num_steps
-    assert continuous.num_joins > static.num_joins == 2
+    assert continuous.num_joins > static.num_joins
     assert continuous.num_mixed > static.num_mixed == 0
     assert equal_static.padding == equal_continuous.padding == 0
     assert len(static.ends_s) == len(continuous.ends_s) == 6
