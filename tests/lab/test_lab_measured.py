@@ -48,14 +48,14 @@ def test_decode_and_prefill_has_a_time_for_each_batch(tiny: Bench) -> None:
 
 
 def test_static_batches_pad_and_continuous_ones_do_not(tiny: Bench) -> None:
-    outcome = static_and_continuous.measure(tiny, 1, num_requests=6, slots=3)
+    outcome = static_and_continuous.measure(tiny, 1, num_requests=4, slots=2)
     (static, continuous), (equal_static, equal_continuous) = outcome.mixed, outcome.equal
     assert static.padding > 0 == continuous.padding
     assert static.num_steps > continuous.num_steps
     assert continuous.num_joins > static.num_joins
     assert continuous.num_mixed > static.num_mixed == 0
     assert equal_static.padding == equal_continuous.padding == 0
-    assert len(static.ends_s) == len(continuous.ends_s) == 6
+    assert len(static.ends_s) == len(continuous.ends_s) == 4
 
 
 def test_no_step_goes_beyond_either_limit(tiny: Bench) -> None:
