@@ -15,7 +15,7 @@ from headway.sim import simulate
 from headway.workload import Arrival
 
 STREAM = Stream((200, 1000), (100, 500))
-NUM_REQUESTS = 400
+NUM_REQUESTS = 300
 BATCHES = (16, 32, 64, 128, 256, 512)
 #: parts of the memory beside the weights
 SHARES = (0.25, 0.5, 1.0)

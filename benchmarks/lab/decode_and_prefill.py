@@ -93,13 +93,13 @@ def page(measured: Measurement[Outcome], simulated: Outcome) -> Page:
             are enough to fill it, and decode gains less.
         """,
         answer=f"""
-            From 1 to {most} sequences decode gains {here.decode_gain:.1f} times the tokens a
-            second and prefill {here.prefill_gain:.1f} times; for the 7B model on an A100 it is
+            From 1 to {most} sequences decode gains {here.decode_gain:.1f} times the tokens a second
+            and prefill {here.prefill_gain:.1f} times; for the 7B model on an A100 it is
             {simulated.decode_gain:.0f} and {simulated.prefill_gain:.1f}. Each step reads all
             weights once: a prompt of {PROMPT} tokens shares that among its own
-            ({_micro(prompt.weights_s)} each on the A100), so that it is a batch already, while one
-            decode pays for it alone ({_micro(one.weights_s)}), and {most} together hardly more
-            than a prompt ({_micro(many.weights_s)} each).
+            ({_micro(prompt.weights_s)} each on the A100) and is a batch already, while one decode
+            pays for it alone ({_micro(one.weights_s)}), until others share it
+            ({_micro(many.weights_s)} each with {most}).
         """,
         claims=(
             Claim(

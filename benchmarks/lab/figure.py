@@ -11,7 +11,9 @@ from headway.report.scales import Scale
 from headway.report.style import CHARTS, COLOURS
 from headway.report.svg import HEIGHT, NUM_COLOURS, WIDTH, Chart, Point
 
-_TITLE, _LEGEND_ROW, _COLUMNS = 44, 20, 3
+_TITLE, _LEGEND_ROW = 44, 20
+#: a legend has three columns, unless a label is longer than this
+_LONG_LABEL = 22
 _STYLE = """
 svg{font-family:system-ui,sans-serif}
 .dots{stroke-width:6;opacity:1}
@@ -81,7 +83,8 @@ def figure(
 
 def _alone(title: str, head: str, chart: str, labels: Sequence[str]) -> str:
     """Put a title above a chart and a legend below it, with the style of both."""
-    num_rows = -(-len(labels) // _COLUMNS)
+    num_columns = 2 if max(map(len, labels)) > _LONG_LABEL else 3
+    num_rows = -(-len(labels) // num_columns)
     bottom = _TITLE + HEIGHT + 8
     height = bottom + num_rows * _LEGEND_ROW + 4
     return (
@@ -91,14 +94,14 @@ def _alone(title: str, head: str, chart: str, labels: Sequence[str]) -> str:
         f'<text class="title" x="12" y="20">{escape(title)}</text>\n'
         f'<text class="tick" x="12" y="38">{escape(head)}</text>\n'
         f'<svg y="{_TITLE}" width="{WIDTH}" height="{HEIGHT}">{chart}</svg>\n'
-        + "".join(_key(place, label, bottom) for place, label in enumerate(labels))
+        + "".join(_key(place, num_columns, label, bottom) for place, label in enumerate(labels))
         + "</svg>\n"
     )
 
 
-def _key(place: int, label: str, top: int) -> str:
-    row, column = divmod(place, _COLUMNS)
-    x, y = 16 + column * (WIDTH - 16) // _COLUMNS, top + row * _LEGEND_ROW + 8
+def _key(place: int, num_columns: int, label: str, top: int) -> str:
+    row, column = divmod(place, num_columns)
+    x, y = 16 + column * (WIDTH - 16) // num_columns, top + row * _LEGEND_ROW + 8
     return (
         f'<path class="line c{place % NUM_COLOURS}" d="M{x} {y}h14"/>'
         f'<text class="tick" x="{x + 20}" y="{y + 4}">{escape(label)}</text>\n'
