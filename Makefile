@@ -17,7 +17,7 @@ CREATED := $(VENV)/.created
 CAN_SERVE := $(VENV)/.can-serve
 CAN_TEST := $(VENV)/.can-test
 
-.PHONY: help install serve test check format docs sanitize bench-peers clean
+.PHONY: help install serve test check format docs lab sanitize bench-peers clean
 .DEFAULT_GOAL := help
 
 help:
@@ -27,6 +27,7 @@ help:
 	@echo "make check               format, lint, types, import contracts"
 	@echo "make format              format the code and sort its imports"
 	@echo "make docs                renew the generated tables in docs/"
+	@echo "make lab                 run the experiments of docs/lab and write its pages anew (ARGS=...)"
 	@echo "make sanitize            the tests of the kernels under the sanitizers"
 	@echo "make bench-peers         Headway beside other engines: docs/benchmarks.md (PEERS=, MODELS=, ROUNDS=, QUICK=1)"
 	@echo "make clean               remove $(VENV), the other engines and all caches"
@@ -51,6 +52,9 @@ format: $(CAN_TEST)
 
 docs: $(CAN_TEST)
 	$(VENV)/bin/python scripts/reference_docs.py
+
+lab: $(CAN_TEST)
+	$(RUN) benchmarks.lab --write docs/lab $(ARGS)
 
 # The kernels' tests under the sanitizers of gcc.
 sanitize: $(CAN_TEST)

@@ -84,9 +84,9 @@ def demonstrate(
 ) -> Outcome:
     """Run both ways on executors of one kind."""
     tell(f"{prompt_tokens} tokens as a whole …")
-    whole = _run(make, prompt_tokens, None)
+    whole = run(make, prompt_tokens, None)
     tell(f"{prompt_tokens} tokens in chunks of {chunk_tokens} …")
-    chunked = _run(make, prompt_tokens, chunk_tokens)
+    chunked = run(make, prompt_tokens, chunk_tokens)
     return Outcome(prompt_tokens, chunk_tokens, whole, chunked)
 
 
@@ -138,7 +138,7 @@ class _TokenTimes:
         """Nothing to note."""
 
 
-def _run(make: MakeExecutor, prompt_tokens: int, chunk_tokens: int | None) -> Gaps:
+def run(make: MakeExecutor, prompt_tokens: int, chunk_tokens: int | None) -> Gaps:
     limits = _limits(chunk_tokens)
     executor, clock = make(limits)
     times = _TokenTimes()

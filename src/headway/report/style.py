@@ -1,11 +1,29 @@
 """The look of a page, in light and dark."""
 
-STYLE = """
+#: names of colours, each with a value for light and one for dark
+COLOURS = """
 :root{--bg:#fbfbfa;--card:#fff;--fg:#1c2024;--dim:#5d6670;--rule:#dfe3e6;--warn:#8a4b00;
 --warn-bg:#fff3dc;--c0:#2866c7;--c1:#c2570c;--c2:#0b8a66;--c3:#a8327f;--c4:#6d5bd0;--c5:#63717c}
 @media(prefers-color-scheme:dark){:root{--bg:#14171a;--card:#1c2024;--fg:#e8eaec;--dim:#9aa4ad;
 --rule:#30363c;--warn:#ffce85;--warn-bg:#3a2b10;--c0:#79aef5;--c1:#f39a55;--c2:#4fcfa6;
 --c3:#e887c5;--c4:#ab9df7;--c5:#a4b1bb}}
+"""
+
+#: of what charts draw; the classes c0 to c5 are the colours of their lines
+CHARTS = """
+.grid{stroke:var(--rule);stroke-width:1;fill:none}
+.tick{fill:var(--dim);font-size:12px}
+.tick.end{text-anchor:end}
+.tick.mid{text-anchor:middle}
+.line{fill:none;stroke:currentColor;stroke-width:2;stroke-linejoin:round}
+.dots{fill:none;stroke:currentColor;stroke-width:4;stroke-linecap:round;opacity:.45}
+.bar{fill:currentColor}
+.target{fill:none;stroke:currentColor;stroke-width:1.5;stroke-dasharray:5 4}
+.c0{color:var(--c0)}.c1{color:var(--c1)}.c2{color:var(--c2)}
+.c3{color:var(--c3)}.c4{color:var(--c4)}.c5{color:var(--c5)}
+"""
+
+_PAGE = """
 *{box-sizing:border-box}
 body{margin:0;background:var(--bg);color:var(--fg);font:15px/1.5 system-ui,sans-serif}
 main{max-width:1240px;margin:0 auto;padding:24px 20px 48px}
@@ -33,18 +51,10 @@ padding:12px 14px}
 figcaption{font-size:13px;color:var(--dim);margin-bottom:6px}
 figcaption b{color:var(--fg);font-size:15px;display:block}
 svg{display:block;width:100%;height:auto}
-.grid{stroke:var(--rule);stroke-width:1;fill:none}
-.tick{fill:var(--dim);font-size:12px}
-.tick.end{text-anchor:end}
-.tick.mid{text-anchor:middle}
-.line{fill:none;stroke:currentColor;stroke-width:2;stroke-linejoin:round}
-.dots{fill:none;stroke:currentColor;stroke-width:4;stroke-linecap:round;opacity:.45}
-.bar{fill:currentColor}
-.target{fill:none;stroke:currentColor;stroke-width:1.5;stroke-dasharray:5 4}
 .legend{display:flex;flex-wrap:wrap;gap:4px 16px;font-size:13px;color:var(--dim);margin-top:6px}
 .legend i{display:inline-block;width:14px;height:3px;border-radius:2px;background:currentColor;
 margin-right:6px;vertical-align:middle}
-.c0{color:var(--c0)}.c1{color:var(--c1)}.c2{color:var(--c2)}
-.c3{color:var(--c3)}.c4{color:var(--c4)}.c5{color:var(--c5)}
 .note{color:var(--dim);font-size:13px;max-width:80ch}
 """
+
+STYLE = f"{COLOURS}{_PAGE}{CHARTS}"
