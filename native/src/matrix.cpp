@@ -68,8 +68,8 @@ void pack_integers(const Rows& rows, const std::vector<float>& values, Segment& 
   }
   for (size_t g = 0; g < groups; ++g) {
     const size_t piece = piece_index(rows.first / kLanes, groups, g);
-    uint8_t* codes = to.codes.data() + piece * t.group_code_bytes();
-    uint8_t* scales = to.scales.data() + piece * t.group_scale_bytes();
+    uint8_t* codes = to.codes.get() + piece * t.group_code_bytes();
+    uint8_t* scales = to.scales.get() + piece * t.group_scale_bytes();
     for (int lane = 0; lane < rows.count; ++lane) {
       const float* x = values.empty() ? nullptr : &values[lane * rows.padded + g * kGroup];
       put_group(!x              ? integer_group(rows.from.format, rows.stored(lane), g)
@@ -83,7 +83,7 @@ void pack_integers(const Rows& rows, const std::vector<float>& values, Segment& 
 void pack_floats(const Rows& rows, const std::vector<float>& values, Segment& to) {
   const size_t bytes = kPacked[static_cast<int>(to.format)].group_code_bytes();
   for (size_t g = 0; g < rows.padded / kGroup; ++g) {
-    uint8_t* codes = to.codes.data() + piece_index(rows.first / kLanes, rows.padded / kGroup, g) * bytes;
+    uint8_t* codes = to.codes.get() + piece_index(rows.first / kLanes, rows.padded / kGroup, g) * bytes;
     auto* halves = reinterpret_cast<uint16_t*>(codes);
     for (int lane = 0; lane < rows.count; ++lane) {
       const float* x = &values[lane * rows.padded + g * kGroup];
@@ -106,7 +106,7 @@ Packed conversion_target(const std::string& name) {
 }  // namespace
 
 void Matrix::add(const std::string& format, const std::string& target, const uint8_t* data, int rows,
-                 const float* bias, ThreadPool& pool) {
+                 const float* bias, Arena& arena, ThreadPool& pool) {
   const Stored stored = stored_format(format);
   const bool converts = !target.empty() && target != format;
   const Packed packed = converts ? conversion_target(target) : packed_format(stored);
@@ -117,8 +117,9 @@ void Matrix::add(const std::string& format, const std::string& target, const uin
   to.num_columns = rows;
   to.num_blocks = static_cast<int>(round_up(rows, kGroup) / kLanes);
   const size_t pieces = round_up(to.num_blocks, kPanel) * (padded_inputs() / kGroup);
-  to.codes = Pages(pieces * t.group_code_bytes());
-  if (t.per_group) to.scales = Pages(pieces * t.group_scale_bytes());
+  to.codes = arena.take(pieces * t.group_code_bytes());
+  if (t.per_group) to.scales = arena.take(pieces * t.group_scale_bytes());
+  to.num_bytes = pieces * (t.group_code_bytes() + t.group_scale_bytes());
   if (packed == Packed::q8_channel) to.column_scales.assign(static_cast<size_t>(to.num_blocks) * kLanes, 0.0f);
   if (bias) {
     to.bias.assign(static_cast<size_t>(to.num_blocks) * kLanes, 0.0f);
@@ -149,7 +150,7 @@ size_t Matrix::padded_outputs() const {
 
 size_t Matrix::num_bytes() const {
   size_t total = 0;
-  for (const Segment& s : segments_) total += s.codes.size() + s.scales.size();
+  for (const Segment& s : segments_) total += s.num_bytes;
   return total;
 }
 

@@ -15,7 +15,8 @@ struct Segment {
   Packed format;
   int num_columns;   // without those that fill the last blocks
   int num_blocks;    // of kLanes columns, an even number
-  Pages codes, scales;
+  size_t num_bytes;  // of the codes and scales
+  std::shared_ptr<uint8_t> codes, scales;
   std::vector<float> column_scales;  // of padded columns, where groups have no scales
   std::vector<float> bias;  // as many as there are padded columns, or none
 };
@@ -30,7 +31,7 @@ class Matrix {
 
   // `target` is empty to keep the stored values, or F32, BF16, Q8_0 or INT8_CHANNEL to convert them.
   void add(const std::string& format, const std::string& target, const uint8_t* data, int rows,
-           const float* bias, ThreadPool& pool);
+           const float* bias, Arena& arena, ThreadPool& pool);
 
   int inputs() const { return inputs_; }
   size_t padded_inputs() const { return round_up(inputs_, kGroup); }

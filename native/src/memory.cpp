@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <new>
 #include <utility>
 
@@ -13,6 +14,8 @@ namespace {
 
 constexpr size_t kLargePage = 2u << 20;
 constexpr size_t kStep = 4096;
+constexpr size_t kChunk = 32 * kLargePage;  // what of it is never written takes no memory
+constexpr size_t kLine = 64;
 
 }  // namespace
 
@@ -36,6 +39,18 @@ Pages& Pages::operator=(Pages&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
   return *this;
+}
+
+std::shared_ptr<uint8_t> Arena::take(size_t bytes) {
+  bytes = round_up(bytes, kLine);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!chunk_ || used_ + bytes > chunk_->size()) {
+    chunk_ = std::make_shared<Pages>(std::max(bytes, kChunk));
+    used_ = 0;
+  }
+  uint8_t* data = chunk_->data() + used_;
+  used_ += bytes;
+  return {chunk_, data};
 }
 
 struct Recycler::Return {

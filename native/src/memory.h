@@ -26,6 +26,18 @@ class Pages {
   size_t size_ = 0;
 };
 
+// Memory that is taken once and kept, such as weights: pieces lie one after the other in large pages,
+// which alone most would be too small for. Zeros, 64-byte aligned; a chunk goes with its last piece.
+class Arena {
+ public:
+  std::shared_ptr<uint8_t> take(size_t bytes);  // throws std::bad_alloc
+
+ private:
+  std::mutex mutex_;
+  std::shared_ptr<Pages> chunk_;
+  size_t used_ = 0;
+};
+
 // Buffers that come back when nobody holds them.
 class Recycler : public std::enable_shared_from_this<Recycler> {
  public:

@@ -158,7 +158,7 @@ void add_segment(Matrix& matrix, Ops& ops, const std::string& format, const std:
   if (bias && bias->size() != data.shape(0)) throw std::invalid_argument("a bias has another size");
   const nb::gil_scoped_release release;
   matrix.add(format, target, data.data(), static_cast<int>(data.shape(0)), bias ? bias->data() : nullptr,
-             ops.pool());
+             ops.weights(), ops.pool());
 }
 
 std::vector<Move> moves_of(const MoveList& moves, int sources, int targets) {

@@ -222,7 +222,7 @@ Tensor Ops::multiply(const Tensor& x, const Matrix& matrix) {
       }
       input = x.layout.kind == kind ? x : pack(x, nullptr, kind);
     }
-    const LinearArgs args{input.data.get(), input.layout, x.rows, s.codes.data(), s.scales.data(),
+    const LinearArgs args{input.data.get(), input.layout, x.rows, s.codes.get(), s.scales.get(),
                           s.column_scales.empty() ? nullptr : s.column_scales.data(),
                           s.bias.empty() ? nullptr : s.bias.data(), out.floats() + column, out.stride()};
     pieces.push_back({&s, args, panels});

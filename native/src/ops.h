@@ -71,6 +71,7 @@ class Ops {
 
   ThreadPool& pool() { return *pool_; }
   Stopwatch& stopwatch() { return stopwatch_; }
+  Arena& weights() { return weights_; }  // where matrices lie
   int num_blocks() const { return num_blocks_; }
   int num_swap_blocks() const { return num_swap_blocks_; }
   const Kernels& kernels() const { return kernels_; }
@@ -120,6 +121,7 @@ class Ops {
   OwnedPool pool_;
   Stopwatch stopwatch_;
   std::shared_ptr<Recycler> buffers_;
+  Arena weights_;
   Kind activations_ = Kind::rows;
   size_t layer_bytes_;
   Pages pool_pages_, swap_pages_;

@@ -171,6 +171,23 @@ def test_a_row_of_a_product_does_not_depend_on_the_others(isa: str, storage: str
     assert np.array_equal(shifted, expected[3:20])
 
 
+def test_matrices_share_memory_and_not_places() -> None:
+    """One behind the other; then one that is more than is taken at once; and some go."""
+    ops = make_ops("auto")
+    rng = np.random.default_rng(9)
+    part, other = (random_stored(rng, 96, 512, "Q4_0") for _ in range(2))
+    x = activations(ops, rng.standard_normal((2, 512)).astype(np.float32))
+    first, neighbour = ops.load_matrix([part], []), ops.load_matrix([other], [])
+    assert first.num_bytes == 96 * 512 // 32 * 18
+    expected = ops.linear(x, first).numpy()
+    large = ops.load_matrix([ArrayTensor(np.ones((9000, 2048), np.float32))], [])
+    assert large.num_bytes > 64 * 2**20
+    last = ops.load_matrix([part], [])
+    del neighbour, large
+    assert np.array_equal(ops.linear(x, first).numpy(), expected)
+    assert np.array_equal(ops.linear(x, last).numpy(), expected)
+
+
 @pytest.mark.parametrize("storage", ["Q4_1", "Q6_K", "Q8_0"])
 def test_a_tile_of_odd_rows_is_rounded_as_each_alone(isa: str, storage: str) -> None:
     rng = np.random.default_rng(8)

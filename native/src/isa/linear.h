@@ -42,15 +42,19 @@ template <int Bytes> HW_INLINE F load_scale(const uint8_t* group, int index) {
 }
 
 // Fetch what a panel has of a group some groups ahead; behind its last group lies the next panel.
-template <Packed Format> HW_INLINE void fetch_weights(const uint8_t* codes, const uint8_t* factors) {
-  constexpr PackedTraits t = Weights<Format>::traits;
-  constexpr size_t ahead = 8;
-  constexpr size_t code_bytes = kPanel * t.group_code_bytes(), factor_bytes = kPanel * t.group_scale_bytes();
-  codes += ahead * code_bytes, factors += ahead * factor_bytes;
+template <size_t Bytes> HW_INLINE void fetch(const uint8_t* group, size_t ahead) {
+  group += ahead * Bytes;
 #pragma GCC unroll 64
-  for (size_t i = 0; i < code_bytes; i += 64) __builtin_prefetch(codes + i);
-#pragma GCC unroll 64
-  for (size_t i = 0; i < factor_bytes; i += 64) __builtin_prefetch(factors + i);
+  for (size_t i = 0; i < Bytes; i += 64) __builtin_prefetch(group + i);
+}
+// How many groups ahead. One or two rows do nothing but wait for memory: they ask for a line whenever
+// they read one, in the order in which lines lie, and so far ahead in bytes, whatever the format, since
+// memory's latency is one of bytes. With less, lines come late; with more, requests that the core has no
+// room for are in the way of those that it waits for.
+template <Packed Format, int Rows> constexpr size_t groups_ahead() {
+  constexpr size_t bytes = Rows == 1 ? 4608 : 6144;
+  constexpr size_t groups = bytes / (kPanel * Weights<Format>::traits.group_code_bytes());
+  return Rows > 2 ? 8 : groups ? groups : 1;
 }
 
 template <Packed Format, int Rows, int Vectors>
@@ -78,8 +82,14 @@ HW_INLINE void integer_tile(const LinearArgs& a, int block, int row, int row_end
 #pragma GCC unroll 8
     for (int v = 0; v < Vectors; ++v) sums[r][v] = zero();
   // Products of few rows wait for the weights. Later tiles of rows find them in the cache.
+  constexpr bool is_few = Rows <= 2;
+  constexpr int together = is_few ? 1 : Vectors;
+  const size_t ahead = is_first ? groups_ahead<Format, Rows>() : 0;
   for (size_t g = 0; g < groups; ++g) {
-    if (is_first) fetch_weights<Format>(codes, factors);
+    if (is_first) {
+      if constexpr (!is_few) fetch<kPanel * code_stride>(codes, ahead);
+      fetch<kPanel * factor_stride>(factors, ahead);
+    }
 #pragma GCC unroll 2
     for (int part = 0; part < parts; ++part) {
       I acc[Rows][Vectors];
@@ -95,34 +105,40 @@ HW_INLINE void integer_tile(const LinearArgs& a, int block, int row, int row_end
         for (int v = 0; v < Vectors; ++v) acc[r][v] = start;
       }
 #pragma GCC unroll 8
-      for (int j = 0; j < num_loads; ++j) {
-        Codes w[Vectors];
+      for (int begin = 0; begin < Vectors; begin += together)
 #pragma GCC unroll 8
-        for (int v = 0; v < Vectors; ++v) {
-          w[v] = load_codes(codes + v * code_stride + (part * num_loads + j) * 64);
-        }
-        const int8_t* quad = quads + (part * num_loads + j) * (kRowTile * 4);
-        if constexpr (t.code_bits == 4) {
-          Codes low[Vectors];
+        for (int j = 0; j < num_loads; ++j) {
+          Codes w[together];
 #pragma GCC unroll 8
-          for (int v = 0; v < Vectors; ++v) low[v] = low_nibbles(w[v]);
+          for (int v = 0; v < together; ++v) {
+            const uint8_t* line = codes + (begin + v) * code_stride + (part * num_loads + j) * 64;
+            if constexpr (is_few) __builtin_prefetch(line + ahead * (kPanel * code_stride));
+            w[v] = load_codes(line);
+          }
+          const int8_t* quad = quads + (part * num_loads + j) * (kRowTile * 4);
+          if constexpr (t.code_bits == 4) {
+            Codes low[together];
+#pragma GCC unroll 8
+            for (int v = 0; v < together; ++v) low[v] = low_nibbles(w[v]);
+#pragma GCC unroll 8
+            for (int r = 0; r < Rows; ++r) {
+              const Quad q = load_quad(quad + r * 4);
+#pragma GCC unroll 8
+              for (int v = 0; v < together; ++v) acc[r][begin + v] = dot<4>(acc[r][begin + v], low[v], q);
+            }
+#pragma GCC unroll 8
+            for (int v = 0; v < together; ++v) w[v] = high_nibbles(w[v]);
+            quad += 4 * (kRowTile * 4);
+          }
 #pragma GCC unroll 8
           for (int r = 0; r < Rows; ++r) {
             const Quad q = load_quad(quad + r * 4);
 #pragma GCC unroll 8
-            for (int v = 0; v < Vectors; ++v) acc[r][v] = dot<4>(acc[r][v], low[v], q);
+            for (int v = 0; v < together; ++v) {
+              acc[r][begin + v] = dot<t.code_bits>(acc[r][begin + v], w[v], q);
+            }
           }
-#pragma GCC unroll 8
-          for (int v = 0; v < Vectors; ++v) w[v] = high_nibbles(w[v]);
-          quad += 4 * (kRowTile * 4);
         }
-#pragma GCC unroll 8
-        for (int r = 0; r < Rows; ++r) {
-          const Quad q = load_quad(quad + r * 4);
-#pragma GCC unroll 8
-          for (int v = 0; v < Vectors; ++v) acc[r][v] = dot<t.code_bits>(acc[r][v], w[v], q);
-        }
-      }
 #pragma GCC unroll 8
       for (int v = 0; v < Vectors; ++v) {
         const uint8_t* group = factors + v * factor_stride;
@@ -188,7 +204,7 @@ HW_INLINE void float_tile(const LinearArgs& a, int block, int row, int row_end, 
 #pragma GCC unroll 8
     for (int v = 0; v < Vectors; ++v) sums[r][v] = zero();
   for (size_t g = 0; g < groups; ++g) {
-    if (is_first) fetch_weights<Format>(codes, codes);
+    if (is_first) fetch<kPanel * stride>(codes, groups_ahead<Format, Rows>());
 #pragma GCC unroll 2
     for (int k = 0; k < steps; ++k) {
       decltype(S::weights(codes)) w[Vectors];
