@@ -110,7 +110,6 @@ BOUNDS = {
     ("float32", "bfloat16"): (0.0005, 0.99),
     ("bfloat16", "bfloat16"): (0.001, 0.975),
     ("int8", "bfloat16"): (0.007, 0.93),
-    ("int8-channel", "bfloat16"): (0.015, 0.9),
 }
 """By weights and KV pool: the highest mean divergence, the least agreement of the first choice."""
 

@@ -4,7 +4,7 @@
 // each group; and float sums group by group, or k by k, in one order.
 
 // Unrolled, or the sums would be written to memory and read again first.
-template <int Rows, int Vectors, bool HasColumnScale>
+template <int Rows, int Vectors>
 HW_INLINE void store_tile(const LinearArgs& a, F (&sums)[Rows][Vectors], int block, int row, int row_end) {
   const size_t column = (size_t)block * kLanes, stride = a.out_stride;
   const float* bias = a.bias;
@@ -13,10 +13,6 @@ HW_INLINE void store_tile(const LinearArgs& a, F (&sums)[Rows][Vectors], int blo
 #pragma GCC unroll 8
   for (int v = 0; v < Vectors; ++v) {
     const size_t at = column + v * kLanes;
-    if constexpr (HasColumnScale) {
-#pragma GCC unroll 8
-      for (int r = 0; r < Rows; ++r) sums[r][v] = mul(sums[r][v], load(a.column_scales + at));
-    }
     if (bias) {
 #pragma GCC unroll 8
       for (int r = 0; r < Rows; ++r) sums[r][v] = add(sums[r][v], load(bias + at));
@@ -30,6 +26,15 @@ HW_INLINE void store_tile(const LinearArgs& a, F (&sums)[Rows][Vectors], int blo
   }
 }
 
+// Ask for where a tile goes, which is not in the near caches where there are many outputs.
+template <int Rows, int Vectors> HW_INLINE void fetch_output(const LinearArgs& a, int block, int row, int row_end) {
+  const float* out = a.out + (size_t)row * a.out_stride + (size_t)block * kLanes;
+  const int count = row_end - row < Rows ? row_end - row : Rows;
+  for (int r = 0; r < count; ++r, out += a.out_stride)
+#pragma GCC unroll 8
+    for (int v = 0; v < Vectors; ++v) __builtin_prefetch(out + v * kLanes, 1);
+}
+
 template <Packed Format> struct Weights {
   static constexpr PackedTraits traits = kPacked[(int)Format];
 };
@@ -41,16 +46,44 @@ template <int Bytes> HW_INLINE F load_scale(const uint8_t* group, int index) {
   else return load((const float*)p);
 }
 
-// Fetch what a panel has of a group some groups ahead; behind its last group lies the next panel.
-template <Packed Format> HW_INLINE void fetch_weights(const uint8_t* codes, const uint8_t* factors) {
-  constexpr PackedTraits t = Weights<Format>::traits;
+// Fetch what lies some groups ahead in a panel; behind its last group lies the next panel.
+template <size_t Bytes> HW_INLINE void fetch(const uint8_t* at) {
   constexpr size_t ahead = 8;
-  constexpr size_t code_bytes = kPanel * t.group_code_bytes(), factor_bytes = kPanel * t.group_scale_bytes();
-  codes += ahead * code_bytes, factors += ahead * factor_bytes;
 #pragma GCC unroll 64
-  for (size_t i = 0; i < code_bytes; i += 64) __builtin_prefetch(codes + i);
-#pragma GCC unroll 64
-  for (size_t i = 0; i < factor_bytes; i += 64) __builtin_prefetch(factors + i);
+  for (size_t i = 0; i < Bytes; i += 64) __builtin_prefetch(at + ahead * Bytes + i);
+}
+
+// Products of bytes of a group, or of either half of it.
+template <int Bits, int Loads, int Rows, int Vectors>
+HW_INLINE void add_products(I (&acc)[Rows][Vectors], const uint8_t* codes, const int8_t* quads) {
+  constexpr size_t code_stride = (size_t)kLanes * kGroup * Bits / 8;
+#pragma GCC unroll 8
+  for (int j = 0; j < Loads; ++j, quads += kRowTile * 4) {
+    Codes w[Vectors];
+#pragma GCC unroll 8
+    for (int v = 0; v < Vectors; ++v) w[v] = load_codes(codes + v * code_stride + j * 64);
+    const int8_t* quad = quads;
+    if constexpr (Bits == 4) {
+      Codes low[Vectors];
+#pragma GCC unroll 8
+      for (int v = 0; v < Vectors; ++v) low[v] = low_nibbles(w[v]);
+#pragma GCC unroll 8
+      for (int r = 0; r < Rows; ++r) {
+        const Quad q = load_quad(quad + r * 4);
+#pragma GCC unroll 8
+        for (int v = 0; v < Vectors; ++v) acc[r][v] = dot<4>(acc[r][v], low[v], q);
+      }
+#pragma GCC unroll 8
+      for (int v = 0; v < Vectors; ++v) w[v] = high_nibbles(w[v]);
+      quad += 4 * (kRowTile * 4);
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < Rows; ++r) {
+      const Quad q = load_quad(quad + r * 4);
+#pragma GCC unroll 8
+      for (int v = 0; v < Vectors; ++v) acc[r][v] = dot<Bits>(acc[r][v], w[v], q);
+    }
+  }
 }
 
 template <Packed Format, int Rows, int Vectors>
@@ -59,17 +92,18 @@ HW_INLINE void integer_tile(const LinearArgs& a, int block, int row, int row_end
   constexpr bool has_min = t.zero_shift < 0, has_halves = Format == Packed::q8_float_16;
   constexpr int parts = has_halves ? 2 : 1;
   constexpr int num_loads = t.code_bits == 4 ? 4 : 8 / parts;
+  constexpr size_t pieces_of_group = t.group / kGroup;
   const TileLayout& layout = a.layout;
-  const size_t groups = layout.groups(), size = layout.row_of_groups();
+  const size_t groups = layout.groups(), size = layout.row_of_groups(), pieces = layout.columns / kGroup;
   const uint8_t* tile = a.tiles + (size_t)(row / kRowTile) * layout.tile_bytes();
   const int first = row % kRowTile;
   const int8_t* quads = (const int8_t*)tile + first * 4;
   const float* scales = layout.scales(tile) + first;
-  const float* scaled_sums = scales + size;
-  const int32_t* negative = (const int32_t*)(scaled_sums + size);
-  const int32_t* negative_halves = negative + size;
+  const int32_t* negative = (const int32_t*)(scales + size);
+  const float* scaled_sums = (const float*)(negative + size);
+  const int32_t* negative_halves = (const int32_t*)(scaled_sums + size);
   constexpr size_t code_stride = t.group_code_bytes(), factor_stride = t.group_scale_bytes();
-  const uint8_t* codes = a.codes + piece_index(block, groups, 0) * code_stride;
+  const uint8_t* codes = a.codes + piece_index(block, pieces, 0) * code_stride;
   const uint8_t* factors = a.scales + piece_index(block, groups, 0) * factor_stride;
 
   F sums[Rows][Vectors];
@@ -79,7 +113,7 @@ HW_INLINE void integer_tile(const LinearArgs& a, int block, int row, int row_end
     for (int v = 0; v < Vectors; ++v) sums[r][v] = zero();
   // Products of few rows wait for the weights. Later tiles of rows find them in the cache.
   for (size_t g = 0; g < groups; ++g) {
-    if (is_first) fetch_weights<Format>(codes, factors);
+    if (is_first) fetch<kPanel * factor_stride>(factors);
 #pragma GCC unroll 2
     for (int part = 0; part < parts; ++part) {
       I acc[Rows][Vectors];
@@ -94,50 +128,22 @@ HW_INLINE void integer_tile(const LinearArgs& a, int block, int row, int row_end
 #pragma GCC unroll 8
         for (int v = 0; v < Vectors; ++v) acc[r][v] = start;
       }
-#pragma GCC unroll 8
-      for (int j = 0; j < num_loads; ++j) {
-        Codes w[Vectors];
-#pragma GCC unroll 8
-        for (int v = 0; v < Vectors; ++v) {
-          w[v] = load_codes(codes + v * code_stride + (part * num_loads + j) * 64);
-        }
-        const int8_t* quad = quads + (part * num_loads + j) * (kRowTile * 4);
-        if constexpr (t.code_bits == 4) {
-          Codes low[Vectors];
-#pragma GCC unroll 8
-          for (int v = 0; v < Vectors; ++v) low[v] = low_nibbles(w[v]);
-#pragma GCC unroll 8
-          for (int r = 0; r < Rows; ++r) {
-            const Quad q = load_quad(quad + r * 4);
-#pragma GCC unroll 8
-            for (int v = 0; v < Vectors; ++v) acc[r][v] = dot<4>(acc[r][v], low[v], q);
-          }
-#pragma GCC unroll 8
-          for (int v = 0; v < Vectors; ++v) w[v] = high_nibbles(w[v]);
-          quad += 4 * (kRowTile * 4);
-        }
-#pragma GCC unroll 8
-        for (int r = 0; r < Rows; ++r) {
-          const Quad q = load_quad(quad + r * 4);
-#pragma GCC unroll 8
-          for (int v = 0; v < Vectors; ++v) acc[r][v] = dot<t.code_bits>(acc[r][v], w[v], q);
-        }
+      const size_t left = pieces - g * pieces_of_group;
+      const size_t count = t.group == kGroup || left > pieces_of_group ? pieces_of_group : left;
+      for (size_t i = 0; i < count; ++i) {
+        if (is_first && part == 0) fetch<kPanel * code_stride>(codes);
+        add_products<t.code_bits, num_loads>(acc, codes + part * num_loads * 64,
+                                             quads + part * num_loads * (kRowTile * 4));
+        if (part + 1 == parts) quads += kGroup * kRowTile, codes += kPanel * code_stride;
       }
 #pragma GCC unroll 8
       for (int v = 0; v < Vectors; ++v) {
         const uint8_t* group = factors + v * factor_stride;
-        if constexpr (t.per_group == 0) {
+        const F scale = load_scale<t.scale_bytes>(group, part);
 #pragma GCC unroll 8
-          for (int r = 0; r < Rows; ++r) {
-            sums[r][v] = fma(to_float(acc[r][v]), splat(scales[g * kRowTile + r]), sums[r][v]);
-          }
-        } else {
-          const F scale = load_scale<t.scale_bytes>(group, part);
-#pragma GCC unroll 8
-          for (int r = 0; r < Rows; ++r) {
-            const F scaled = mul(to_float(acc[r][v]), splat(scales[g * kRowTile + r]));
-            sums[r][v] = fma(scaled, scale, sums[r][v]);
-          }
+        for (int r = 0; r < Rows; ++r) {
+          const F scaled = mul(to_float(acc[r][v]), splat(scales[g * kRowTile + r]));
+          sums[r][v] = fma(scaled, scale, sums[r][v]);
         }
         if constexpr (has_min) {
           const F minimum = load_scale<t.scale_bytes>(group, 1);
@@ -148,11 +154,9 @@ HW_INLINE void integer_tile(const LinearArgs& a, int block, int row, int row_end
         }
       }
     }
-    quads += kGroup * kRowTile;
-    codes += kPanel * code_stride;
     factors += kPanel * factor_stride;
   }
-  store_tile<Rows, Vectors, t.per_group == 0>(a, sums, block, row, row_end);
+  store_tile<Rows, Vectors>(a, sums, block, row, row_end);
 }
 
 // One step along k: weights of kLanes columns, and one row's activations in all lanes.
@@ -188,7 +192,7 @@ HW_INLINE void float_tile(const LinearArgs& a, int block, int row, int row_end, 
 #pragma GCC unroll 8
     for (int v = 0; v < Vectors; ++v) sums[r][v] = zero();
   for (size_t g = 0; g < groups; ++g) {
-    if (is_first) fetch_weights<Format>(codes, codes);
+    if (is_first) fetch<kPanel * stride>(codes);
 #pragma GCC unroll 2
     for (int k = 0; k < steps; ++k) {
       decltype(S::weights(codes)) w[Vectors];
@@ -206,12 +210,15 @@ HW_INLINE void float_tile(const LinearArgs& a, int block, int row, int row_end, 
     x += steps * kRowTile * 4;
     codes += kPanel * stride;
   }
-  store_tile<Rows, Vectors, false>(a, sums, block, row, row_end);
+  store_tile<Rows, Vectors>(a, sums, block, row, row_end);
 }
 
 template <Packed Format, int Rows, int Vectors>
 static __attribute__((noinline)) void tile(const LinearArgs& a, int block, int row, int row_end,
                                            bool is_first) {
+#ifndef NOFO
+  fetch_output<Rows, Vectors>(a, block, row, row_end);
+#endif
   if constexpr (Weights<Format>::traits.is_integer()) {
     integer_tile<Format, Rows, Vectors>(a, block, row, row_end, is_first);
   } else {
