@@ -13,10 +13,7 @@ constexpr int kLanes = 16;     // output columns of a block of weights; position
 constexpr int kPanel = 3;      // blocks of weights that lie together, so that they are read as one stream
 constexpr int kRowTile = 8;    // rows of a packed tile of activations
 constexpr int kGroup = 32;     // values that share a scale
-#ifndef KW
-#define KW 256
-#endif
-constexpr int kWideGroup = KW; // the same in our own format
+constexpr int kWideGroup = 256; // the same where weights were converted to int8
 constexpr int kUnit = 128;     // positions whose softmax is taken at once, at absolute positions
 constexpr int kQueryRows = 16; // rows of one sequence that attend together
 constexpr int kUnitTiles = kUnit / kLanes;

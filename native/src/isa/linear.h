@@ -26,15 +26,6 @@ HW_INLINE void store_tile(const LinearArgs& a, F (&sums)[Rows][Vectors], int blo
   }
 }
 
-// Ask for where a tile goes, which is not in the near caches where there are many outputs.
-template <int Rows, int Vectors> HW_INLINE void fetch_output(const LinearArgs& a, int block, int row, int row_end) {
-  const float* out = a.out + (size_t)row * a.out_stride + (size_t)block * kLanes;
-  const int count = row_end - row < Rows ? row_end - row : Rows;
-  for (int r = 0; r < count; ++r, out += a.out_stride)
-#pragma GCC unroll 8
-    for (int v = 0; v < Vectors; ++v) __builtin_prefetch(out + v * kLanes, 1);
-}
-
 template <Packed Format> struct Weights {
   static constexpr PackedTraits traits = kPacked[(int)Format];
 };
@@ -216,9 +207,6 @@ HW_INLINE void float_tile(const LinearArgs& a, int block, int row, int row_end, 
 template <Packed Format, int Rows, int Vectors>
 static __attribute__((noinline)) void tile(const LinearArgs& a, int block, int row, int row_end,
                                            bool is_first) {
-#ifndef NOFO
-  fetch_output<Rows, Vectors>(a, block, row, row_end);
-#endif
   if constexpr (Weights<Format>::traits.is_integer()) {
     integer_tile<Format, Rows, Vectors>(a, block, row, row_end, is_first);
   } else {
