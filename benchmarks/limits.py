@@ -95,7 +95,7 @@ class Watch:
 def count_product(part: Part, x: tuple[int, int], out: tuple[int, int], weights: Any) -> None:
     part.num_bytes += weights.num_bytes
     operations = 2 * x[0] * x[1] * out[1]
-    if weights.activations == "INT8":
+    if weights.activations.startswith("INT8"):
         part.int8_ops += operations
     else:
         part.bf16_ops += operations

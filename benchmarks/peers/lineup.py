@@ -13,8 +13,6 @@ from benchmarks.peers.engines import HEADWAY, LLAMA_CPP, OPENVINO, VLLM, EngineS
 from benchmarks.peers.places import HOME
 from benchmarks.peers.shapes import SMOLLM2, Shape
 
-_RANDOM: Final = ("qwen3-0.6b", "llama-3.2-1b")
-
 
 def engines_of(shape: Shape, peers: tuple[str, ...], *, http: bool) -> tuple[EngineSpec, ...]:
     """Return the rows of a shape: Headway's, and those of the peers that were asked for."""
@@ -175,18 +173,8 @@ ENGINES: Final = (
         peer=HEADWAY,
         module="headway",
         file="gguf",
-        setting="int8 in groups of 32 made of the file's weights, bfloat16 KV",
+        setting="int8 in wide groups made of the file's weights, bfloat16 KV",
         options=headway(model__quantization="int8"),
-        only=(SMOLLM2.name,),
-    ),
-    EngineSpec(
-        name="headway Q8_0",
-        peer=HEADWAY,
-        module="headway",
-        file="q8_0",
-        setting="weights as in the file (8 bits), bfloat16 KV",
-        options=headway(),
-        only=_RANDOM,
     ),
     LLAMA_BENCH(
         name="llama.cpp Q4_0",

@@ -185,13 +185,6 @@ float highest_magnitude(const float* values, size_t count) {
   return highest;
 }
 
-IntegerGroup quantise_group(const float* values) {
-  const uint16_t bits = half_from_float(highest_magnitude(values, kGroup) / 127.0f);
-  IntegerGroup g = quantise_group(values, float_from_half(bits));
-  g.scale_bits = bits;
-  return g;
-}
-
 IntegerGroup quantise_group(const float* values, float scale) {
   IntegerGroup g{};
   g.scale[0] = g.scale[1] = scale;

@@ -32,8 +32,6 @@ void dequantise_row(Stored format, const uint8_t* row, size_t columns, float* ou
 // Not a number if one of the values is not finite: then a scale made of it spoils what is computed.
 float highest_magnitude(const float* values, size_t count);
 
-// Round to int8 with a float16 scale for each group: the largest value has the code 127.
-IntegerGroup quantise_group(const float* values);
 // Round to int8 with a given scale.
 IntegerGroup quantise_group(const float* values, float scale);
 

@@ -38,7 +38,6 @@ struct LinearArgs {
   int num_rows;
   const uint8_t* codes;
   const uint8_t* scales;
-  const float* column_scales;  // where a group has none
   const float* bias;           // or null
   float* out;
   size_t out_stride;
@@ -111,10 +110,10 @@ constexpr int kRoughRun = 1024;
 struct Kernels {
   const char* name;
 
-  // These two have scratch memory for kRowTile rows of the output, with what fills their last groups.
+  // These have scratch memory for kRowTile rows of the output, with what fills their last groups.
   void (*norm)(const NormArgs&, int begin, int end, float* rows);
   void (*gate)(const GateArgs&, int begin, int end, float* rows);
-  void (*pack)(const PackArgs&, int begin, int end);
+  void (*pack)(const PackArgs&, int begin, int end, float* rows);
   // A panel: `num_blocks` blocks of columns from its first, for the rows of some tiles.
   void (*linear[(int)Packed::count])(const LinearArgs&, int block, int num_blocks, int row_begin,
                                      int row_end);

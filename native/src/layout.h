@@ -13,32 +13,39 @@ constexpr int kLanes = 16;     // output columns of a block of weights; position
 constexpr int kPanel = 3;      // blocks of weights that lie together, so that they are read as one stream
 constexpr int kRowTile = 8;    // rows of a packed tile of activations
 constexpr int kGroup = 32;     // values that share a scale
+constexpr int kWideGroup = 256; // the same where weights were converted to int8
 constexpr int kUnit = 128;     // positions whose softmax is taken at once, at absolute positions
 constexpr int kQueryRows = 16; // rows of one sequence that attend together
 constexpr int kUnitTiles = kUnit / kLanes;
 
-HW_MEMBER inline size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
+HW_MEMBER inline size_t num_groups(size_t n, size_t size) { return (n + size - 1) / size; }
+HW_MEMBER inline size_t round_up(size_t n, size_t to) { return num_groups(n, to) * to; }
 
 // What activations are: plain rows, or tiles of kRowTile rows that a product reads.
-enum class Kind : int { rows, f32, bf16, int8 };
+enum class Kind : int { rows, f32, bf16, int8, int8_wide };
+constexpr int kNumKinds = 5;
 
 // Plain rows have zeros behind their last column, up to a whole number of groups.
 HW_MEMBER inline size_t row_stride(size_t columns) { return round_up(columns, kGroup); }
 
 // A packed tile: element k of row r lies at [k / step][r][k % step], with steps of 1 (f32), 2 (bf16)
-// or 4 (int8). Behind int8 codes come, for each group: scales, scales times sums of the codes,
-// negative sums, and negative sums of either half.
+// or 4 (int8). Behind int8 codes come, for each group: scales, negative sums of the codes, scales times
+// sums, and negative sums of either half. Of int8_wide, whose rows are turned (isa/turn.h), groups are
+// wide, and the last may be shorter; they have scales and negative sums.
 struct TileLayout {
   Kind kind;
   size_t columns;  // a whole number of groups
 
-  HW_MEMBER size_t groups() const { return columns / kGroup; }
+  HW_MEMBER bool is_integer() const { return kind == Kind::int8 || kind == Kind::int8_wide; }
+  HW_MEMBER int group() const { return kind == Kind::int8_wide ? kWideGroup : kGroup; }
+  HW_MEMBER size_t groups() const { return num_groups(columns, group()); }
   HW_MEMBER size_t code_bytes() const {
-    return columns * kRowTile * (kind == Kind::int8 ? 1 : kind == Kind::bf16 ? 2 : 4);
+    return columns * kRowTile * (is_integer() ? 1 : kind == Kind::bf16 ? 2 : 4);
   }
   HW_MEMBER size_t row_of_groups() const { return groups() * kRowTile; }
   HW_MEMBER size_t tile_bytes() const {
-    return code_bytes() + (kind == Kind::int8 ? 5 * 4 * row_of_groups() : 0);
+    const size_t numbers = kind == Kind::int8 ? 5 : kind == Kind::int8_wide ? 2 : 0;
+    return code_bytes() + numbers * 4 * row_of_groups();
   }
   __attribute__((always_inline)) float* scales(uint8_t* tile) const { return reinterpret_cast<float*>(tile + code_bytes()); }
   __attribute__((always_inline)) const float* scales(const uint8_t* tile) const {
@@ -63,7 +70,7 @@ enum class Packed : int {
   q8_float_min,  // Q5_K
   q8_half,       // Q8_0: code - 128, times a float16
   q8_float_16,   // Q6_K: code - 32, times a float32 for each half of a group
-  q8_channel,    // code - 128, times one float32 for the whole column
+  int8_wide,     // code - 128, times a float32 for a wide group, of turned weights
   count
 };
 
@@ -72,11 +79,12 @@ struct PackedTraits {
   int code_bits;    // 32 and 16: floats
   int zero_shift;   // codes are above 2^zero_shift; -1: a minimum is stored
   int scale_bytes;  // of one scale
-  int per_group;    // scales, and minima, of one column in a group; 0: one for the column
+  int per_group;    // scales, and minima, of one column in a group
+  int group = kGroup;
 
   HW_MEMBER bool is_integer() const { return code_bits <= 8; }
   HW_MEMBER Kind activations() const {
-    if (is_integer()) return Kind::int8;
+    if (is_integer()) return group == kGroup ? Kind::int8 : Kind::int8_wide;
     return name[0] == 'B' ? Kind::bf16 : Kind::f32;
   }
   HW_MEMBER size_t group_code_bytes() const { return (size_t)kLanes * kGroup * code_bits / 8; }
@@ -92,7 +100,7 @@ constexpr PackedTraits kPacked[(int)Packed::count] = {
     {"F32", 32, -1, 0, 0},   {"F16", 16, -1, 0, 0},  {"BF16", 16, -1, 0, 0}, {"Q4_0", 4, 3, 2, 1},
     {"Q4_1", 4, -1, 2, 2},   {"Q4_K", 4, -1, 4, 2},  {"Q5_0", 8, 4, 2, 1},   {"Q5_1", 8, -1, 2, 2},
     {"Q5_K", 8, -1, 4, 2},   {"Q8_0", 8, 7, 2, 1},   {"Q6_K", 8, 5, 4, 2},
-    {"INT8_CHANNEL", 8, 7, 4, 0},
+    {"INT8", 8, 7, 4, 1, kWideGroup},
 };
 
 enum class KvType : int { f32, bf16, int8 };

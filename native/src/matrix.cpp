@@ -36,8 +36,7 @@ struct Rows {
   }
 };
 
-void put_group(const IntegerGroup& group, const PackedTraits& t, int lane, uint8_t* codes,
-               uint8_t* scales) {
+void put_codes(const IntegerGroup& group, const PackedTraits& t, int lane, uint8_t* codes) {
   if (t.code_bits == 4) {  // the first half in the low nibbles, the second in the high ones
     for (int i = 0; i < kGroup / 2; ++i) {
       codes[i / 4 * 64 + lane * 4 + i % 4] =
@@ -46,6 +45,11 @@ void put_group(const IntegerGroup& group, const PackedTraits& t, int lane, uint8
   } else {
     for (int i = 0; i < kGroup; i += 4) std::memcpy(codes + i / 4 * 64 + lane * 4, group.codes + i, 4);
   }
+}
+
+void put_group(const IntegerGroup& group, const PackedTraits& t, int lane, uint8_t* codes,
+               uint8_t* scales) {
+  put_codes(group, t, lane, codes);
   for (int part = 0; part < t.per_group; ++part) {
     uint8_t* place = scales + (part * kLanes + lane) * t.scale_bytes;
     const bool is_min = part == 1 && t.zero_shift < 0;
@@ -57,25 +61,50 @@ void put_group(const IntegerGroup& group, const PackedTraits& t, int lane, uint8
   }
 }
 
-// Keep what is stored, or convert to int8 where `values` are given.
-void pack_integers(const Rows& rows, const std::vector<float>& values, Segment& to) {
+void pack_integers(const Rows& rows, Segment& to) {
   const PackedTraits& t = kPacked[static_cast<int>(to.format)];
   const size_t groups = rows.padded / kGroup;
-  const bool is_by_channel = t.per_group == 0;
-  float* column_scales = is_by_channel ? &to.column_scales[rows.first] : nullptr;
-  for (int lane = 0; is_by_channel && lane < rows.count; ++lane) {
-    column_scales[lane] = highest_magnitude(&values[lane * rows.padded], rows.padded) / 127;
-  }
   for (size_t g = 0; g < groups; ++g) {
     const size_t piece = piece_index(rows.first / kLanes, groups, g);
     uint8_t* codes = to.codes.get() + piece * t.group_code_bytes();
     uint8_t* scales = to.scales.get() + piece * t.group_scale_bytes();
     for (int lane = 0; lane < rows.count; ++lane) {
-      const float* x = values.empty() ? nullptr : &values[lane * rows.padded + g * kGroup];
-      put_group(!x              ? integer_group(rows.from.format, rows.stored(lane), g)
-                : is_by_channel ? quantise_group(x, column_scales[lane])
-                                : quantise_group(x),
-                t, lane, codes, scales);
+      put_group(integer_group(rows.from.format, rows.stored(lane), g), t, lane, codes, scales);
+    }
+  }
+}
+
+// A Hadamard transform as in isa/turn.h.
+int turn(float* x, int width) {
+  const int size = width & -width;
+  for (int far = 1; far < size; far *= 2)
+    for (int begin = 0; begin < width; begin += 2 * far)
+      for (int i = begin; i < begin + far; ++i) {
+        const float a = x[i], b = x[i + far];
+        x[i] = a + b, x[i + far] = a - b;
+      }
+  return size;
+}
+
+// Turn and round to int8.
+void pack_wide(const Rows& rows, std::vector<float> values, Segment& to) {
+  const PackedTraits& t = kPacked[static_cast<int>(to.format)];
+  const int width = static_cast<int>(rows.padded);
+  const size_t pieces = rows.padded / kGroup, groups = num_groups(rows.padded, kWideGroup);
+  int size = 1;
+  for (int lane = 0; lane < rows.count; ++lane) size = turn(&values[lane * rows.padded], width);
+  for (size_t g = 0; g < groups; ++g) {
+    const size_t first = g * kWideGroup, last = std::min(first + kWideGroup, rows.padded);
+    uint8_t* scales = to.scales.get() + piece_index(rows.first / kLanes, groups, g) * t.group_scale_bytes();
+    for (int lane = 0; lane < rows.count; ++lane) {
+      const float* x = &values[lane * rows.padded];
+      const float scale = highest_magnitude(x + first, last - first) / 127;
+      for (size_t i = first; i < last; i += kGroup) {
+        const size_t piece = piece_index(rows.first / kLanes, pieces, i / kGroup);
+        put_codes(quantise_group(x + i, scale), t, lane, to.codes.get() + piece * t.group_code_bytes());
+      }
+      const float unturned = scale / static_cast<float>(size);  // both sides of a product are turned
+      std::memcpy(scales + lane * t.scale_bytes, &unturned, sizeof unturned);
     }
   }
 }
@@ -97,7 +126,7 @@ void pack_floats(const Rows& rows, const std::vector<float>& values, Segment& to
 }
 
 Packed conversion_target(const std::string& name) {
-  for (const Packed packed : {Packed::f32, Packed::bf16, Packed::q8_half, Packed::q8_channel}) {
+  for (const Packed packed : {Packed::f32, Packed::bf16, Packed::int8_wide}) {
     if (name == kPacked[static_cast<int>(packed)].name) return packed;
   }
   throw std::invalid_argument("weights are not converted to " + name);
@@ -116,11 +145,12 @@ void Matrix::add(const std::string& format, const std::string& target, const uin
   to.format = packed;
   to.num_columns = rows;
   to.num_blocks = static_cast<int>(round_up(rows, kGroup) / kLanes);
-  const size_t pieces = round_up(to.num_blocks, kPanel) * (padded_inputs() / kGroup);
-  to.codes = arena.take(pieces * t.group_code_bytes());
-  if (t.per_group) to.scales = arena.take(pieces * t.group_scale_bytes());
-  to.num_bytes = pieces * (t.group_code_bytes() + t.group_scale_bytes());
-  if (packed == Packed::q8_channel) to.column_scales.assign(static_cast<size_t>(to.num_blocks) * kLanes, 0.0f);
+  const size_t blocks = round_up(to.num_blocks, kPanel);
+  const size_t code_bytes = blocks * (padded_inputs() / kGroup) * t.group_code_bytes();
+  const size_t scale_bytes = blocks * num_groups(padded_inputs(), t.group) * t.group_scale_bytes();
+  to.codes = arena.take(code_bytes);
+  if (scale_bytes) to.scales = arena.take(scale_bytes);
+  to.num_bytes = code_bytes + scale_bytes;
   if (bias) {
     to.bias.assign(static_cast<size_t>(to.num_blocks) * kLanes, 0.0f);
     std::memcpy(to.bias.data(), bias, static_cast<size_t>(rows) * 4);
@@ -129,7 +159,8 @@ void Matrix::add(const std::string& format, const std::string& target, const uin
   pool.parallel(to.num_blocks, 1, [&](int begin, int end, int) {
     for (int first = begin * kLanes; first < end * kLanes && first < rows; first += kLanes) {
       const Rows some{from, first, std::min(kLanes, rows - first), padded_inputs()};
-      if (t.is_integer()) pack_integers(some, converts ? some.values() : std::vector<float>(), to);
+      if (packed == Packed::int8_wide) pack_wide(some, some.values(), to);
+      else if (t.is_integer()) pack_integers(some, to);
       else pack_floats(some, some.values(), to);
     }
   });

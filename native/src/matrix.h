@@ -17,7 +17,6 @@ struct Segment {
   int num_blocks;    // of kLanes columns, an even number
   size_t num_bytes;  // of the codes and scales
   std::shared_ptr<uint8_t> codes, scales;
-  std::vector<float> column_scales;  // of padded columns, where groups have no scales
   std::vector<float> bias;  // as many as there are padded columns, or none
 };
 
@@ -29,7 +28,7 @@ class Matrix {
   Matrix(const Matrix&) = delete;
   Matrix(Matrix&&) = default;
 
-  // `target` is empty to keep the stored values, or F32, BF16, Q8_0 or INT8_CHANNEL to convert them.
+  // `target` is empty to keep the stored values, or F32, BF16 or INT8 to convert them.
   void add(const std::string& format, const std::string& target, const uint8_t* data, int rows,
            const float* bias, Arena& arena, ThreadPool& pool);
 

@@ -69,6 +69,7 @@ Kind kind_named(const std::string& name) {
   if (name == "F32") return Kind::f32;
   if (name == "BF16") return Kind::bf16;
   if (name == "INT8") return Kind::int8;
+  if (name == "INT8_WIDE") return Kind::int8_wide;
   throw std::invalid_argument("unknown kind of activations " + name);
 }
 
@@ -80,7 +81,7 @@ KvType kv_type_named(const std::string& name) {
 }
 
 const char* name_of(Kind kind) {
-  constexpr const char* names[] = {"rows", "F32", "BF16", "INT8"};
+  constexpr const char* names[] = {"rows", "F32", "BF16", "INT8", "INT8_WIDE"};
   return names[static_cast<int>(kind)];
 }
 

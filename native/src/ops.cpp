@@ -191,7 +191,8 @@ Tensor Ops::pack(const Tensor& x, const std::vector<int32_t>* rows, Kind kind) {
   const int count = rows ? static_cast<int>(rows->size()) : x.rows;
   Tensor out = make(kind, count, x.columns);
   const PackArgs args{x.floats(), x.stride(), rows ? rows->data() : nullptr, out.layout, out.data.get()};
-  over_tiles(count, x.columns * 0.5, [&](int begin, int end, int) { kernels_.pack(args, begin, end); });
+  over_tiles(count, x.columns * 0.5, 
+             [&](int begin, int end, int thread) { kernels_.pack(args, begin, end, tile_rows(thread, out)); });
   return out;
 }
 
@@ -212,7 +213,7 @@ Tensor Ops::multiply(const Tensor& x, const Matrix& matrix) {
   std::vector<Piece> pieces;
   int panels = 0;
   size_t column = 0;
-  Tensor packed[4];
+  Tensor packed[kNumKinds];
   for (const Segment& s : matrix.segments()) {
     const Kind kind = kPacked[static_cast<int>(s.format)].activations();
     Tensor& input = packed[static_cast<int>(kind)];
@@ -223,7 +224,6 @@ Tensor Ops::multiply(const Tensor& x, const Matrix& matrix) {
       input = x.layout.kind == kind ? x : pack(x, nullptr, kind);
     }
     const LinearArgs args{input.data.get(), input.layout, x.rows, s.codes.get(), s.scales.get(),
-                          s.column_scales.empty() ? nullptr : s.column_scales.data(),
                           s.bias.empty() ? nullptr : s.bias.data(), out.floats() + column, out.stride()};
     pieces.push_back({&s, args, panels});
     panels += (s.num_blocks + kPanel - 1) / kPanel;

@@ -106,7 +106,7 @@ void products(const std::string& isa) {
     const auto ops = make_ops(isa, KvType::f32, 2);
     const std::vector<float> rows = values(numbers, kRows * 256);
     const Tensor x = ops->embed(table_of(rows, 256), *step_of(*ops, kRows, 0));
-    for (const char* target : {"", "F32", "BF16", "Q8_0", "INT8_CHANNEL"}) {
+    for (const char* target : {"", "F32", "BF16", "INT8"}) {
       Matrix matrix(256);
       const std::vector<uint8_t> data = stored_rows(numbers, name, 75, 256);
       matrix.add(name, target, data.data(), 75, nullptr, ops->pool());

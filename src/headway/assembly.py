@@ -313,8 +313,9 @@ def _bytes_per_weight(settings: Settings, storage: str) -> float:
         return 4
     if model.quantization == "bfloat16":
         return 2
-    # with two float32 scales for each 32
-    return 1.25 if model.quantization.startswith("int8") else _BYTES_AS_STORED.get(storage, 1.25)
+    if model.quantization == "int8":
+        return 1.125  # a float32 scale for 256 inputs, or for all, of which there may be 32
+    return _BYTES_AS_STORED.get(storage, 1.25)  # with two float32 scales for each 32
 
 
 def available_memory_bytes() -> int:

@@ -30,7 +30,6 @@ PRECISIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "q5_1": ("Q5_1", {}),
     "q8_0": ("Q8_0", {}),
     "int8": ("F32", {"quantization": "int8"}),
-    "int8-channel": ("BF16", {"quantization": "int8-channel"}),
     "bfloat16": ("BF16", {}),
     "float16": ("F16", {}),
     "float32": ("F32", {"kv_dtype": "float32"}),

@@ -109,8 +109,7 @@ BOUNDS = {
     ("float32", "int8"): (0.0015, 0.97),
     ("float32", "bfloat16"): (0.0005, 0.99),
     ("bfloat16", "bfloat16"): (0.001, 0.975),
-    ("int8", "bfloat16"): (0.007, 0.93),
-    ("int8-channel", "bfloat16"): (0.015, 0.9),
+    ("int8", "bfloat16"): (0.006, 0.95),
 }
 """By weights and KV pool: the highest mean divergence, the least agreement of the first choice."""
 

@@ -3,6 +3,7 @@
 // copy that was made with this file's options for all.
 
 #include "math.h"
+#include "turn.h"
 #include "pack.h"
 #include "rows.h"
 #include "linear.h"
@@ -28,7 +29,7 @@ constexpr Kernels make_kernels(const char* name) {
   k.linear[(int)Packed::q8_float_min] = linear<Packed::q8_float_min>;
   k.linear[(int)Packed::q8_half] = linear<Packed::q8_half>;
   k.linear[(int)Packed::q8_float_16] = linear<Packed::q8_float_16>;
-  k.linear[(int)Packed::q8_channel] = linear<Packed::q8_channel>;
+  k.linear[(int)Packed::int8_wide] = linear<Packed::int8_wide>;
   k.norm_heads = norm_heads;
   k.rotate = rotate;
   k.attend_scratch = attend_scratch;

@@ -42,28 +42,6 @@ template <> struct Kv<KvType::int8> {
 
 // ------------------------------------------------------------------ 8 bits
 
-// A Hadamard transform in place, unscaled, over the largest power of 2 that divides the width, which
-// is returned. Keys have channels far above the rest; turned with the queries like this, they give the
-// same scores, and lose little to one scale for all (Ashkboos et al., 2024).
-HW_INLINE int hadamard(float* x, int width) {
-  const int size = width & -width;
-  for (int d = 0; d < width; d += kLanes) {
-    F v = load(x + d);
-    v = butterfly<1>(v);
-    v = butterfly<2>(v);
-    v = butterfly<4>(v);
-    store(x + d, butterfly<8>(v));
-  }
-  for (int far = kLanes; far < size; far *= 2)
-    for (int d = 0; d < width; d += kLanes) {
-      if (d & far) continue;
-      const F a = load(x + d), b = load(x + d + far);
-      store(x + d, add(a, b));
-      store(x + d + far, sub(a, b));
-    }
-  return size;
-}
-
 // Round one head to 8 bits with one scale. Where a value is not finite, neither is the scale, and so
 // nothing that is computed from it. Returns the sum of the codes.
 HW_INLINE int32_t quantise_head(const float* x, int width, int8_t* codes, float& scale) {

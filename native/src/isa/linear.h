@@ -4,7 +4,7 @@
 // each group; and float sums group by group, or k by k, in one order.
 
 // Unrolled, or the sums would be written to memory and read again first.
-template <int Rows, int Vectors, bool HasColumnScale>
+template <int Rows, int Vectors>
 HW_INLINE void store_tile(const LinearArgs& a, F (&sums)[Rows][Vectors], int block, int row, int row_end) {
   const size_t column = (size_t)block * kLanes, stride = a.out_stride;
   const float* bias = a.bias;
@@ -13,10 +13,6 @@ HW_INLINE void store_tile(const LinearArgs& a, F (&sums)[Rows][Vectors], int blo
 #pragma GCC unroll 8
   for (int v = 0; v < Vectors; ++v) {
     const size_t at = column + v * kLanes;
-    if constexpr (HasColumnScale) {
-#pragma GCC unroll 8
-      for (int r = 0; r < Rows; ++r) sums[r][v] = mul(sums[r][v], load(a.column_scales + at));
-    }
     if (bias) {
 #pragma GCC unroll 8
       for (int r = 0; r < Rows; ++r) sums[r][v] = add(sums[r][v], load(bias + at));
@@ -51,10 +47,52 @@ template <size_t Bytes> HW_INLINE void fetch(const uint8_t* group, size_t ahead)
 // they read one, in the order in which lines lie, and so far ahead in bytes, whatever the format, since
 // memory's latency is one of bytes. With less, lines come late; with more, requests that the core has no
 // room for are in the way of those that it waits for.
+constexpr bool is_few(int rows) { return rows <= 2; }
 template <Packed Format, int Rows> constexpr size_t groups_ahead() {
   constexpr size_t bytes = Rows == 1 ? 4608 : 6144;
   constexpr size_t groups = bytes / (kPanel * Weights<Format>::traits.group_code_bytes());
-  return Rows > 2 ? 8 : groups ? groups : 1;
+  return !is_few(Rows) ? 8 : groups ? groups : 1;
+}
+
+// Products of bytes of a group, or of either half of it.
+// Few rows read one line after the other as they lie, and with each ask for one `ahead` bytes on.
+template <int Bits, int Loads, int Rows, int Vectors>
+HW_INLINE void add_products(I (&acc)[Rows][Vectors], const uint8_t* codes, const int8_t* quads, size_t ahead) {
+  constexpr size_t code_stride = (size_t)kLanes * kGroup * Bits / 8;
+  constexpr int together = is_few(Rows) ? 1 : Vectors;
+#pragma GCC unroll 8
+  for (int begin = 0; begin < Vectors; begin += together)
+#pragma GCC unroll 8
+    for (int j = 0; j < Loads; ++j) {
+      const int8_t* quad = quads + j * (kRowTile * 4);
+      Codes w[together];
+#pragma GCC unroll 8
+      for (int v = 0; v < together; ++v) {
+        const uint8_t* line = codes + (begin + v) * code_stride + j * 64;
+        if constexpr (is_few(Rows)) __builtin_prefetch(line + ahead);
+        w[v] = load_codes(line);
+      }
+      if constexpr (Bits == 4) {
+        Codes low[together];
+#pragma GCC unroll 8
+        for (int v = 0; v < together; ++v) low[v] = low_nibbles(w[v]);
+#pragma GCC unroll 8
+        for (int r = 0; r < Rows; ++r) {
+          const Quad q = load_quad(quad + r * 4);
+#pragma GCC unroll 8
+          for (int v = 0; v < together; ++v) acc[r][begin + v] = dot<4>(acc[r][begin + v], low[v], q);
+        }
+#pragma GCC unroll 8
+        for (int v = 0; v < together; ++v) w[v] = high_nibbles(w[v]);
+        quad += 4 * (kRowTile * 4);
+      }
+#pragma GCC unroll 8
+      for (int r = 0; r < Rows; ++r) {
+        const Quad q = load_quad(quad + r * 4);
+#pragma GCC unroll 8
+        for (int v = 0; v < together; ++v) acc[r][begin + v] = dot<Bits>(acc[r][begin + v], w[v], q);
+      }
+    }
 }
 
 template <Packed Format, int Rows, int Vectors>
@@ -63,17 +101,18 @@ HW_INLINE void integer_tile(const LinearArgs& a, int block, int row, int row_end
   constexpr bool has_min = t.zero_shift < 0, has_halves = Format == Packed::q8_float_16;
   constexpr int parts = has_halves ? 2 : 1;
   constexpr int num_loads = t.code_bits == 4 ? 4 : 8 / parts;
+  constexpr size_t pieces_of_group = t.group / kGroup;
   const TileLayout& layout = a.layout;
-  const size_t groups = layout.groups(), size = layout.row_of_groups();
+  const size_t groups = layout.groups(), size = layout.row_of_groups(), pieces = layout.columns / kGroup;
   const uint8_t* tile = a.tiles + (size_t)(row / kRowTile) * layout.tile_bytes();
   const int first = row % kRowTile;
   const int8_t* quads = (const int8_t*)tile + first * 4;
   const float* scales = layout.scales(tile) + first;
-  const float* scaled_sums = scales + size;
-  const int32_t* negative = (const int32_t*)(scaled_sums + size);
-  const int32_t* negative_halves = negative + size;
+  const int32_t* negative = (const int32_t*)(scales + size);
+  const float* scaled_sums = (const float*)(negative + size);
+  const int32_t* negative_halves = (const int32_t*)(scaled_sums + size);
   constexpr size_t code_stride = t.group_code_bytes(), factor_stride = t.group_scale_bytes();
-  const uint8_t* codes = a.codes + piece_index(block, groups, 0) * code_stride;
+  const uint8_t* codes = a.codes + piece_index(block, pieces, 0) * code_stride;
   const uint8_t* factors = a.scales + piece_index(block, groups, 0) * factor_stride;
 
   F sums[Rows][Vectors];
@@ -82,14 +121,9 @@ HW_INLINE void integer_tile(const LinearArgs& a, int block, int row, int row_end
 #pragma GCC unroll 8
     for (int v = 0; v < Vectors; ++v) sums[r][v] = zero();
   // Products of few rows wait for the weights. Later tiles of rows find them in the cache.
-  constexpr bool is_few = Rows <= 2;
-  constexpr int together = is_few ? 1 : Vectors;
   const size_t ahead = is_first ? groups_ahead<Format, Rows>() : 0;
   for (size_t g = 0; g < groups; ++g) {
-    if (is_first) {
-      if constexpr (!is_few) fetch<kPanel * code_stride>(codes, ahead);
-      fetch<kPanel * factor_stride>(factors, ahead);
-    }
+    if (is_first) fetch<kPanel * factor_stride>(factors, ahead);
 #pragma GCC unroll 2
     for (int part = 0; part < parts; ++part) {
       I acc[Rows][Vectors];
@@ -104,56 +138,23 @@ HW_INLINE void integer_tile(const LinearArgs& a, int block, int row, int row_end
 #pragma GCC unroll 8
         for (int v = 0; v < Vectors; ++v) acc[r][v] = start;
       }
-#pragma GCC unroll 8
-      for (int begin = 0; begin < Vectors; begin += together)
-#pragma GCC unroll 8
-        for (int j = 0; j < num_loads; ++j) {
-          Codes w[together];
-#pragma GCC unroll 8
-          for (int v = 0; v < together; ++v) {
-            const uint8_t* line = codes + (begin + v) * code_stride + (part * num_loads + j) * 64;
-            if constexpr (is_few) __builtin_prefetch(line + ahead * (kPanel * code_stride));
-            w[v] = load_codes(line);
-          }
-          const int8_t* quad = quads + (part * num_loads + j) * (kRowTile * 4);
-          if constexpr (t.code_bits == 4) {
-            Codes low[together];
-#pragma GCC unroll 8
-            for (int v = 0; v < together; ++v) low[v] = low_nibbles(w[v]);
-#pragma GCC unroll 8
-            for (int r = 0; r < Rows; ++r) {
-              const Quad q = load_quad(quad + r * 4);
-#pragma GCC unroll 8
-              for (int v = 0; v < together; ++v) acc[r][begin + v] = dot<4>(acc[r][begin + v], low[v], q);
-            }
-#pragma GCC unroll 8
-            for (int v = 0; v < together; ++v) w[v] = high_nibbles(w[v]);
-            quad += 4 * (kRowTile * 4);
-          }
-#pragma GCC unroll 8
-          for (int r = 0; r < Rows; ++r) {
-            const Quad q = load_quad(quad + r * 4);
-#pragma GCC unroll 8
-            for (int v = 0; v < together; ++v) {
-              acc[r][begin + v] = dot<t.code_bits>(acc[r][begin + v], w[v], q);
-            }
-          }
-        }
+      const size_t left = pieces - g * pieces_of_group;
+      const size_t count = t.group == kGroup || left > pieces_of_group ? pieces_of_group : left;
+      for (size_t i = 0; i < count; ++i) {
+        if (!is_few(Rows) && is_first && part == 0) fetch<kPanel * code_stride>(codes, ahead);
+        add_products<t.code_bits, num_loads>(acc, codes + part * num_loads * 64,
+                                             quads + part * num_loads * (kRowTile * 4),
+                                             ahead * (kPanel * code_stride));
+        if (part + 1 == parts) quads += kGroup * kRowTile, codes += kPanel * code_stride;
+      }
 #pragma GCC unroll 8
       for (int v = 0; v < Vectors; ++v) {
         const uint8_t* group = factors + v * factor_stride;
-        if constexpr (t.per_group == 0) {
+        const F scale = load_scale<t.scale_bytes>(group, part);
 #pragma GCC unroll 8
-          for (int r = 0; r < Rows; ++r) {
-            sums[r][v] = fma(to_float(acc[r][v]), splat(scales[g * kRowTile + r]), sums[r][v]);
-          }
-        } else {
-          const F scale = load_scale<t.scale_bytes>(group, part);
-#pragma GCC unroll 8
-          for (int r = 0; r < Rows; ++r) {
-            const F scaled = mul(to_float(acc[r][v]), splat(scales[g * kRowTile + r]));
-            sums[r][v] = fma(scaled, scale, sums[r][v]);
-          }
+        for (int r = 0; r < Rows; ++r) {
+          const F scaled = mul(to_float(acc[r][v]), splat(scales[g * kRowTile + r]));
+          sums[r][v] = fma(scaled, scale, sums[r][v]);
         }
         if constexpr (has_min) {
           const F minimum = load_scale<t.scale_bytes>(group, 1);
@@ -164,11 +165,9 @@ HW_INLINE void integer_tile(const LinearArgs& a, int block, int row, int row_end
         }
       }
     }
-    quads += kGroup * kRowTile;
-    codes += kPanel * code_stride;
     factors += kPanel * factor_stride;
   }
-  store_tile<Rows, Vectors, t.per_group == 0>(a, sums, block, row, row_end);
+  store_tile<Rows, Vectors>(a, sums, block, row, row_end);
 }
 
 // One step along k: weights of kLanes columns, and one row's activations in all lanes.
@@ -222,7 +221,7 @@ HW_INLINE void float_tile(const LinearArgs& a, int block, int row, int row_end, 
     x += steps * kRowTile * 4;
     codes += kPanel * stride;
   }
-  store_tile<Rows, Vectors, false>(a, sums, block, row, row_end);
+  store_tile<Rows, Vectors>(a, sums, block, row, row_end);
 }
 
 template <Packed Format, int Rows, int Vectors>

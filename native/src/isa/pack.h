@@ -16,14 +16,26 @@ HW_INLINE void pack_bf16(const float* row, size_t columns, uint8_t* tile, int r)
   }
 }
 
+// Round kLanes values of a row, and return the sum of their codes.
+HW_INLINE int32_t put_codes(uint32_t* out, F x) {
+  uint64_t eights[kLanes / 8];  // as quick to store as smaller pieces, and half as many to load
+  const int32_t sum = to_int8((int8_t*)eights, x);
+#pragma GCC unroll 2
+  for (int i = 0; i < kLanes / 8; ++i) {
+    out[2 * i * kRowTile] = (uint32_t)eights[i];
+    out[(2 * i + 1) * kRowTile] = (uint32_t)(eights[i] >> 32);
+  }
+  return sum;
+}
+
 // One scale for each group of 32. Where a value is not finite, neither is the scale, and so nothing
 // that is computed from the group: nothing is hidden by rounding it away.
 HW_INLINE void pack_int8(const float* row, const TileLayout& layout, uint8_t* tile, int r) {
   const size_t size = layout.row_of_groups();
   float* scales = layout.scales(tile);
-  float* scaled_sums = scales + size;
-  int32_t* sums = (int32_t*)(scaled_sums + size);
-  int32_t* half_sums = sums + size;
+  int32_t* sums = (int32_t*)(scales + size);
+  float* scaled_sums = (float*)(sums + size);
+  int32_t* half_sums = (int32_t*)(scaled_sums + size);
   uint32_t* out = (uint32_t*)tile + r;
   for (size_t g = 0; g < layout.groups(); ++g, row += kGroup) {
     const F left = load(row), right = load(row + kLanes);
@@ -32,15 +44,8 @@ HW_INLINE void pack_int8(const float* row, const TileLayout& layout, uint8_t* ti
     __builtin_memcpy(&highest, &bits, 4);
     const float scale = highest / 127.0f;
     const F inverse = splat(highest > 0.0f ? 127.0f / highest : 0.0f);
-    // In 64-bit pieces: as quick to store, and half as many to load.
-    uint64_t eights[kGroup / 8];
-    const int32_t first = to_int8((int8_t*)eights, mul(left, inverse));
-    const int32_t second = to_int8((int8_t*)(eights + 2), mul(right, inverse));
-#pragma GCC unroll 8
-    for (int i = 0; i < kGroup / 8; ++i) {
-      out[2 * i * kRowTile] = (uint32_t)eights[i];
-      out[(2 * i + 1) * kRowTile] = (uint32_t)(eights[i] >> 32);
-    }
+    const int32_t first = put_codes(out, mul(left, inverse));
+    const int32_t second = put_codes(out + kLanes / 4 * kRowTile, mul(right, inverse));
     out += kGroup / 4 * kRowTile;
     const size_t at = g * kRowTile + r;
     scales[at] = scale;
@@ -70,9 +75,9 @@ HW_INLINE RowInts sum_codes(const int8_t* codes) {
 HW_INLINE void put_sums(const TileLayout& layout, uint8_t* tile) {
   const size_t size = layout.row_of_groups();
   float* scales = layout.scales(tile);
-  float* scaled_sums = scales + size;
-  int32_t* sums = (int32_t*)(scaled_sums + size);
-  int32_t* half_sums = sums + size;
+  int32_t* sums = (int32_t*)(scales + size);
+  float* scaled_sums = (float*)(sums + size);
+  int32_t* half_sums = (int32_t*)(scaled_sums + size);
   for (size_t g = 0; g < layout.groups(); ++g) {
     const int8_t* codes = (const int8_t*)tile + g * kGroup * kRowTile;
     const RowInts first = sum_codes(codes), second = sum_codes(codes + kLanes * kRowTile);
@@ -83,6 +88,16 @@ HW_INLINE void put_sums(const TileLayout& layout, uint8_t* tile) {
     __builtin_memcpy(scaled_sums + g * kRowTile, &scaled, sizeof scaled);
     __builtin_memcpy(sums + g * kRowTile, &negative, sizeof negative);
     __builtin_memcpy(half_sums + 2 * g * kRowTile, halves, sizeof halves);
+  }
+}
+
+// Round kLanes values of all rows.
+template <class Values>
+HW_INLINE void put_codes(int8_t* codes, const float (&inverse)[kLanes], const Values& values) {
+#pragma GCC unroll 2
+  for (int r = 0; r < kRowTile; r += 4) {
+    const auto at = [&](int i) HW_LAMBDA { return mul(values(r + i), splat(inverse[r + i])); };
+    to_int8(codes + r * 4, kRowTile * 4, at(0), at(1), at(2), at(3));
   }
 }
 
@@ -101,15 +116,71 @@ HW_INLINE void pack_int8_tile(const float* const (&rows)[kRowTile], const TileLa
     store(inverse, where_less(zero(), highest, div(splat(127.0f), highest), zero()));
     int8_t* codes = (int8_t*)tile + g * kGroup * kRowTile;
 #pragma GCC unroll 2
-    for (int half = 0; half < 2; ++half)
-#pragma GCC unroll 2
-      for (int r = 0; r < kRowTile; r += 4) {
-        const auto at = [&](int i) HW_LAMBDA { return mul(x[half][r + i], splat(inverse[r + i])); };
-        to_int8(codes + half * kLanes * kRowTile + r * 4, kRowTile * 4, at(0), at(1), at(2), at(3));
-      }
+    for (int half = 0; half < 2; ++half) {
+      put_codes(codes + half * kLanes * kRowTile, inverse, [&](int r) HW_LAMBDA { return x[half][r]; });
+    }
   }
   put_sums(layout, tile);  // by now the codes are in the cache, where they can be read in longer pieces
 }
+
+// ------------------------------------------------------------------ wide groups
+
+// A turned row. Not finite values spoil a group as above.
+HW_INLINE void pack_wide(const float* row, const TileLayout& layout, uint8_t* tile, int r) {
+  float* scales = layout.scales(tile) + r;
+  int32_t* sums = (int32_t*)(scales + layout.row_of_groups());
+  uint32_t* out = (uint32_t*)tile + r;
+  for (size_t begin = 0; begin < layout.columns; begin += kWideGroup) {
+    const size_t rest = layout.columns - begin, end = begin + (rest < kWideGroup ? rest : kWideGroup);
+    F top = zero();
+    for (size_t i = begin; i < end; i += kLanes) top = max_bits(top, magnitude(load(row + i)));
+    const uint32_t bits = highest_magnitude_bits(top, top);
+    float highest;
+    __builtin_memcpy(&highest, &bits, 4);
+    *scales = highest / 127.0f;
+    const F inverse = splat(highest > 0.0f ? 127.0f / highest : 0.0f);
+    int32_t sum = 0;
+    for (size_t i = begin; i < end; i += kLanes, out += kLanes / 4 * kRowTile) {
+      sum += put_codes(out, mul(load(row + i), inverse));
+    }
+    *sums = -sum;
+    scales += kRowTile, sums += kRowTile;
+  }
+}
+
+HW_INLINE void pack_wide_tile(const float* const (&rows)[kRowTile], const TileLayout& layout, uint8_t* tile) {
+  float* scales = layout.scales(tile);
+  int32_t* sums = (int32_t*)(scales + layout.row_of_groups());
+  for (size_t begin = 0; begin < layout.columns; begin += kWideGroup) {
+    const size_t rest = layout.columns - begin, end = begin + (rest < kWideGroup ? rest : kWideGroup);
+    F tops[kRowTile];
+#pragma GCC unroll 8
+    for (int r = 0; r < kRowTile; ++r) tops[r] = zero();
+    for (size_t i = begin; i < end; i += kLanes)
+#pragma GCC unroll 8
+      for (int r = 0; r < kRowTile; ++r) tops[r] = max_bits(tops[r], magnitude(load(rows[r] + i)));
+    const F highest = highest_bits_of(tops);
+    store_some<kRowTile>(scales, div(highest, splat(127.0f)));
+    alignas(64) float inverse[kLanes];
+    store(inverse, where_less(zero(), highest, div(splat(127.0f), highest), zero()));
+    RowInts sum = {};
+    for (size_t i = begin; i < end; i += kLanes) {
+      put_codes((int8_t*)tile + i * kRowTile, inverse, [&](int r) HW_LAMBDA { return load(rows[r] + i); });
+    }
+    for (size_t i = begin; i < end; i += kLanes) sum += sum_codes((const int8_t*)tile + i * kRowTile);
+    const RowInts negative = -sum;
+    __builtin_memcpy(sums, &negative, sizeof negative);
+    scales += kRowTile, sums += kRowTile;
+  }
+}
+
+// What products with wide groups see of a row.
+HW_INLINE const float* turned(float* row, const TileLayout& layout) {
+  if (layout.kind == Kind::int8_wide) hadamard(row, (int)layout.columns);
+  return row;
+}
+
+// ------------------------------------------------------------------ any kind
 
 // Row number `index` of the output.
 HW_INLINE void pack_row(const float* row, const TileLayout& layout, uint8_t* out, int index) {
@@ -119,6 +190,7 @@ HW_INLINE void pack_row(const float* row, const TileLayout& layout, uint8_t* out
     case Kind::f32: return pack_f32(row, layout.columns, tile, r);
     case Kind::bf16: return pack_bf16(row, layout.columns, tile, r);
     case Kind::int8: return pack_int8(row, layout, tile, r);
+    case Kind::int8_wide: return pack_wide(row, layout, tile, r);
     case Kind::rows: break;
   }
   __builtin_memcpy(out + index * layout.columns * 4, row, layout.columns * 4);
@@ -128,18 +200,24 @@ HW_INLINE void pack_row(const float* row, const TileLayout& layout, uint8_t* out
 template <class Row>
 HW_INLINE void pack_rows(const TileLayout& layout, uint8_t* out, int begin, int end, const Row& row) {
   for (int first = begin; first < end;) {
-    const bool is_tile = layout.kind == Kind::int8 && first % kRowTile == 0 && end - first >= kRowTile;
+    const bool is_tile = layout.is_integer() && first % kRowTile == 0 && end - first >= kRowTile;
     const float* rows[kRowTile];
     const int count = is_tile ? kRowTile : 1;
     for (int i = 0; i < count; ++i) rows[i] = row(first + i);
-    if (is_tile) pack_int8_tile(rows, layout, out + (size_t)(first / kRowTile) * layout.tile_bytes());
-    else pack_row(rows[0], layout, out, first);
+    uint8_t* tile = out + (size_t)(first / kRowTile) * layout.tile_bytes();
+    if (!is_tile) pack_row(rows[0], layout, out, first);
+    else if (layout.kind == Kind::int8) pack_int8_tile(rows, layout, tile);
+    else pack_wide_tile(rows, layout, tile);
     first += count;
   }
 }
 
-static void pack(const PackArgs& a, int begin, int end) {
+static void pack(const PackArgs& a, int begin, int end, float* rows) {
   pack_rows(a.layout, a.out, begin, end, [&](int i) HW_LAMBDA {
-    return a.rows + (a.chosen ? a.chosen[i] : i) * a.stride;
+    const float* row = a.rows + (a.chosen ? a.chosen[i] : i) * a.stride;
+    if (a.layout.kind != Kind::int8_wide) return row;
+    float* copy = rows + i % kRowTile * a.stride;
+    __builtin_memcpy(copy, row, a.stride * 4);
+    return turned(copy, a.layout);
   });
 }

@@ -22,7 +22,7 @@ static void norm(const NormArgs& a, int begin, int end, float* rows) {
     for (size_t i = 0; i < a.stride; i += kLanes) {
       store(normed + i, mul(mul(load(x + i), factor), load(a.weight + i)));
     }
-    return normed;
+    return turned(normed, a.layout);
   });
 }
 
@@ -37,7 +37,7 @@ static void gate(const GateArgs& a, int begin, int end, float* rows) {
       const F silu = div(x, add(splat(1.0f), exp(sub(zero(), x))));
       store(product + i, mul(silu, load(right + i)));
     }
-    return product;
+    return turned(product, a.layout);
   });
 }
 

@@ -59,10 +59,10 @@ class ModelSettings(Section):
         "needs torch; `simulated` takes modelled time and answers arbitrary tokens",
         planned=("replay",),
     )
-    quantization: Literal["auto", "float32", "bfloat16", "int8", "int8-channel"] = setting(
+    quantization: Literal["auto", "float32", "bfloat16", "int8"] = setting(
         "auto",
         "precision of the weights with the cpu executor; `auto` keeps the file's own, `int8` has "
-        "a scale for each 32 inputs, `int8-channel` one for each output, which is coarser",
+        "8 bits and coarse scales: the fastest for prompts and many sequences",
     )
     isa: Literal["auto", "avx512", "avx2", "portable"] = setting(
         "auto",

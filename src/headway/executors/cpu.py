@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from headway.kernels.native_ops import NativeOps
     from headway.kernels.numpy_ops import NumpyOps
 
-Quantization = Literal["auto", "float32", "bfloat16", "int8", "int8-channel"]
+Quantization = Literal["auto", "float32", "bfloat16", "int8"]
 KvDtype = Literal["bfloat16", "int8", "float32"]
 
-_QUANTIZATIONS: Final = ("auto", "float32", "bfloat16", "int8", "int8-channel")
+_QUANTIZATIONS: Final = ("auto", "float32", "bfloat16", "int8")
 _KV_DTYPES: Final = ("bfloat16", "int8", "float32")
 
 _LARGEST: Final = 2**31 - 2

@@ -3,7 +3,9 @@
 The sources are in ``native/``. Weights stay as they are stored, repacked for the products, unless
 another precision is asked for. With 4- or 8-bit weights the activations of a product are rounded
 to 8 bits, in groups of 32 with a scale each (as in llama.cpp); sums are integers in a group and
-float32 across groups. With bfloat16 weights they are bfloat16. Everything else is float32.
+float32 across groups. Weights converted to int8, and the activations for them, are turned by a
+Hadamard transform before, and have groups of 256. With bfloat16 weights activations are bfloat16.
+Everything else is float32.
 
 Batch invariance (see :mod:`headway.kernels.ops`) holds bit by bit, by construction: no product is
 split over its inner dimension, every row takes the same steps in one order whatever its
@@ -33,8 +35,7 @@ QUANTIZATIONS: Final[dict[str, str]] = {
     "auto": "",
     "float32": "F32",
     "bfloat16": "BF16",
-    "int8": "Q8_0",
-    "int8-channel": "INT8_CHANNEL",
+    "int8": "INT8",
 }
 """The storage format that weights are converted to; none for ``auto``."""
 
