@@ -110,7 +110,7 @@ class Bench:
 
 
 def real() -> Bench:
-    """Load the default model on the cpu executor, with the settings of a file or none, and warm.
+    """Load the default model on the cpu executor, with default settings, and warm it up.
 
     Raises:
         UsageError: the model is neither here nor to be had.

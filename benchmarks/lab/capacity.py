@@ -20,6 +20,8 @@ MEAN_OUTPUT = sum(STREAM.output) / 2
 BATCHES = (8, 16, 32, 64, 128, 256)
 NUM_FULL, WATCHED_S = 500, 120.0
 STEP_TOKENS = 512
+#: times the estimate
+_TOO_MANY = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +121,9 @@ def target_first(targets: Targets, full: dict[int, Seen]) -> Sizing:
     return Sizing(batch, by_memory, estimate, instances, seen, unlimited)
 
 
-def _enough(targets: Targets, batch: int, count: int) -> tuple[int, Seen]:
-    """Add instances until the targets are met."""
-    while not targets.are_met(seen := one_of(count, batch)):
-        count += 1
-    return count, seen
+def _enough(targets: Targets, batch: int, estimate: int) -> tuple[int, Seen]:
+    """Add instances until the targets are met, or it is clear that more won't help."""
+    for count in range(estimate, _TOO_MANY * estimate):
+        if targets.are_met(one_of(count, batch)):
+            break
+    return count, one_of(count, batch)

@@ -12,6 +12,7 @@ from benchmarks.lab.machine import a100
 from benchmarks.lab.page import Claim, Measurement, Page, Table
 from headway.profiles.roofline import Parts
 from headway.profiles.shape import Chunk, StepShape
+from headway.report.svg import Point
 from headway.report.text import duration
 from headway.workload import Arrival
 
@@ -178,11 +179,15 @@ def _micro(seconds: float) -> str:
 
 
 def _figure(here: Outcome, simulated: Outcome, name: str) -> Figure:
-    lines = {}
+    lines: dict[str, Sequence[Point]] = {}
     for of, each in ((name, here), ("A100", simulated)):
         places = range(len(each.batches))
-        decode = [(each.batches[n], each.decode_rate(n) / each.decode_rate(0)) for n in places]
-        prefill = [(each.batches[n], each.prefill_rate(n) / each.prefill_rate(0)) for n in places]
+        decode = [
+            (float(each.batches[n]), each.decode_rate(n) / each.decode_rate(0)) for n in places
+        ]
+        prefill = [
+            (float(each.batches[n]), each.prefill_rate(n) / each.prefill_rate(0)) for n in places
+        ]
         lines |= {f"decode, {of}": decode, f"prefill, {of}": prefill}
     most = max(value for points in lines.values() for _, value in points)
     return figure(

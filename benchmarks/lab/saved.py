@@ -36,7 +36,7 @@ def read(folder: Path, name: str, outcome: type[_Outcome]) -> Measurement[_Outco
     if found is None:
         raise UsageError(f"nothing was measured for {name} in {folder}: leave out --saved")
     try:
-        return msgspec.convert(found, Measurement[outcome])
+        return msgspec.convert(found, Measurement[outcome])  # type: ignore[valid-type]
     except msgspec.ValidationError as error:
         raise UsageError(f"{folder / FILE}: {name}: {error}; measure it again") from None
 

@@ -106,6 +106,8 @@ def page(waits: Waits, preempted: Preemptions) -> Page:
         """,
         results=(_table_of_waits(waits), _table_of_preemptions(preempted), _figure(preempted)),
         notes="""
+            Since each knob moves what another one bounds, say first which figure is to be
+            protected: [`protect`](../settings.md) sets them, and warns of what contradicts it.
             Each knob alone, on one workload: [what each knob does](../knobs.md).
         """,
         answer=f"""
