@@ -3,40 +3,130 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from typing import TYPE_CHECKING
 
-from headway.cli.machine import add_machine
+from headway.cli.machine import add_machine, load_simulated
 from headway.cli.options import add_settings
 from headway.cli.output import print_warnings
-from headway.cli.plan_machine import ground_of
-from headway.cli.workload import add_workload, spec_from
+from headway.cli.plan_machine import Ground, ground_of, promised_by_settings
+from headway.cli.plan_output import report_plan, report_unmeetable
+from headway.cli.plan_source import Source, source_from
+from headway.cli.workload import add_workload
+from headway.errors import UsageError
+
+if TYPE_CHECKING:
+    from headway.planning.trials import Terms
 
 SECTIONS = ("model", "scheduler", "kv", "simulation")
 #: the flag --seed is the workload's here
 _WITHOUT = ("model.seed",)
+_ROUTERS = ("round-robin", "least-loaded", "prefix-aware", "class-isolated")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
+    _add_plan(parser.add_argument_group("plan"))
     add_machine(parser)
     add_workload(parser)
+    parser.add_argument(
+        "--from-journal", metavar="FILE", help="what a server recorded, in place of a workload"
+    )
     add_settings(parser, SECTIONS, _WITHOUT)
 
 
-def run(args: argparse.Namespace) -> int:
-    """Plan."""
-    from headway.planning.arithmetic import work_out
-    from headway.planning.demand import demand_of
-    from headway.planning.describe import steps
-    from headway.planning.step_time import EngineCost
-    from headway.workload import build
+def _add_plan(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--write", metavar="FILE", help="write the settings there (TOML)")
+    group.add_argument("--output", metavar="FILE", help="write the whole plan there (JSON)")
+    group.add_argument(
+        "--promise",
+        type=float,
+        metavar="SHARE",
+        default=0.95,
+        help="chance that all targets hold on a day (default: 0.95)",
+    )
+    group.add_argument(
+        "--days", type=int, metavar="N", default=40, help="on which it is judged (default: 40)"
+    )
+    group.add_argument(
+        "--screening-days",
+        type=int,
+        metavar="N",
+        default=4,
+        help="on which each setup is looked at first, and other loads (default: 4)",
+    )
+    group.add_argument(
+        "--max-instances", type=int, metavar="N", default=64, help="at most (default: 64)"
+    )
+    group.add_argument(
+        "--router",
+        choices=_ROUTERS,
+        default="least-loaded",
+        help="which instance gets a request (default: least-loaded)",
+    )
 
-    spec = spec_from(args)
-    workload = build(spec)
-    demand = demand_of(workload)
-    ground = ground_of(args, workload)
+
+def run(args: argparse.Namespace) -> int:
+    """Plan; 1 if the targets can't be held."""
+    from headway.engine.garbage import collect_rarely
+    from headway.planning.alone import unmeetable
+    from headway.planning.step_time import EngineCost
+    from headway.sim.requests import longest_of
+
+    terms = _terms(args)
+    loaded = load_simulated(args)
+    source = source_from(args, promised_by_settings(loaded.settings))
+    ground = ground_of(args, loaded, source.workload)
     print_warnings(ground.loaded.warnings)
     machine = ground.simulated.machine
-    found = work_out(demand, EngineCost(machine), machine.config.limits, ground.memory)
-    for line in steps(found):
-        print(line)
-    return 0
+    longest_of(source.workload.arrivals, machine.config.limits)
+    lost = unmeetable(EngineCost(machine), source.workload)
+    if lost:
+        return report_unmeetable(args, ground.simulated.name, lost)
+    collect_rarely()
+    return _plan(args, ground, source, terms)
+
+
+def _plan(args: argparse.Namespace, ground: Ground, source: Source, terms: Terms) -> int:
+    from headway.planning.arithmetic import work_out
+    from headway.planning.demand import demand_of
+    from headway.planning.plan import judged_targets, make_plan
+    from headway.planning.step_time import EngineCost
+    from headway.planning.trials import Trials
+    from headway.sim.routers import RouterName
+
+    machine = ground.simulated.machine
+    cost, limits = EngineCost(machine), machine.config.limits
+    demand = demand_of(source.workload)
+    found = work_out(demand, cost, limits, ground.memory, ground.most_seqs, ground.budget)
+    trials = Trials(
+        source.days(judged_targets(source.workload, cost, demand.duration_s)),
+        terms,
+        ground.machine_of,
+        router=RouterName(args.router),
+        interference=ground.simulated.interference,
+        tell=lambda line: print(f"headway: {line}", file=sys.stderr),
+    )
+    plan = make_plan(found, cost, trials)
+    if ground.seen is not None and ground.seen.warning:
+        print_warnings([ground.seen.warning])
+    report_plan(args, ground, source, terms, plan)
+    return 0 if plan.holds else 1
+
+
+def _terms(args: argparse.Namespace) -> Terms:
+    from headway.planning.trials import Terms
+
+    for flag in ("days", "screening_days", "max_instances"):
+        value = getattr(args, flag)
+        if value < 1:
+            raise UsageError(f"--{flag.replace('_', '-')} must be at least 1, not {value}")
+    if not 0 < args.promise < 1:
+        raise UsageError(f"--promise lies between 0 and 1, and is not {args.promise:g}")
+    return Terms(
+        promise=args.promise,
+        num_days=args.days,
+        num_screened=min(args.screening_days, args.days),
+        seed=args.seed or 0,
+        most_instances=args.max_instances,
+    )

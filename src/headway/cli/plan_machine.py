@@ -5,14 +5,17 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from headway.cli.machine import Simulated, load_simulated, simulated_from
+from headway.cli.machine import Simulated, simulated_from
 from headway.config import ClassSettings, Loaded, Origin, Settings, table_settings
 from headway.errors import UsageError
 
 if TYPE_CHECKING:
+    from headway.planning.batch import Batch
     from headway.planning.kv import KvMemory
+    from headway.profiles.watched import Watched
+    from headway.sim.replica import Machine
     from headway.workload import Targets, Workload
 
 _PLANNED = "plan"
@@ -26,13 +29,65 @@ class Ground:
 
     Attributes:
         loaded: settings with all classes of the workload, and where each is from.
-        simulated: the machine that they make.
+        simulated: the machine that they make, with as many blocks as its memory holds.
+        seen: an eye on the range of its step costs, if they have one.
         memory: where its KV comes from, if that is known.
+        args: the flags.
     """
 
     loaded: Loaded
     simulated: Simulated
+    seen: Watched | None
     memory: KvMemory | None
+    args: argparse.Namespace
+
+    @property
+    def most_seqs(self) -> int:
+        """Sequences at once that a plan may allow."""
+        is_given = is_set(self.loaded, "scheduler.max_num_seqs")
+        return self.loaded.settings.scheduler.max_num_seqs if is_given else _MOST_SEQS
+
+    @property
+    def budget(self) -> int | None:
+        """Tokens in a step, if that is not for the plan to choose."""
+        scheduler = self.loaded.settings.scheduler
+        if is_set(self.loaded, "scheduler.max_num_batched_tokens"):
+            return scheduler.max_num_batched_tokens
+        if not scheduler.enable_chunked_prefill:
+            return self.simulated.machine.config.limits.longest
+        return None
+
+    def loaded_for(self, batch: Batch) -> Loaded:
+        """Return the settings with a batch, as they are simulated and served."""
+        values: dict[str, object] = {
+            "scheduler.max_num_seqs": batch.num_seqs,
+            "scheduler.max_num_batched_tokens": batch.budget,
+            **self._wait(batch),
+        }
+        if not is_set(self.loaded, "kv.num_blocks"):
+            values["kv.num_blocks"] = self._num_blocks(batch)
+        return planned(self.loaded, "", values)
+
+    def machine_of(self, batch: Batch) -> Machine:
+        """Return the machine with a batch."""
+        settings = self.loaded_for(batch).settings
+        limits = self.simulated.machine.config.limits
+        made = simulated_from(self.args, settings, limits.max_model_len)
+        return replace(self.simulated.machine, config=made.machine.config)
+
+    def _num_blocks(self, batch: Batch) -> int:
+        """Never more than the batch can use with sequences of full length, as the server has it."""
+        limits = self.simulated.machine.config.limits
+        most = batch.num_seqs * -(-limits.max_model_len // limits.block_size)
+        return min(limits.num_blocks, most)
+
+    def _wait(self, batch: Batch) -> dict[str, object]:
+        """Batches that nobody can join wait to fill, for half of what may be waited."""
+        key = "scheduler.max_waiting_time_ms"
+        is_open = self.loaded.settings.scheduler.batching == "continuous"
+        if is_open or is_set(self.loaded, key) or not 0 < batch.wait_s < float("inf"):
+            return {}
+        return {key: round(batch.wait_s * 1e3 / 2, 1)}
 
 
 def is_set(loaded: Loaded, key: str) -> bool:
@@ -42,7 +97,7 @@ def is_set(loaded: Loaded, key: str) -> bool:
 
 def planned(loaded: Loaded, why: str, values: Mapping[str, object]) -> Loaded:
     """Return the settings with these values by key, whose origin is the plan, with the reason."""
-    sections: dict[str, dict[str, object]] = {}
+    sections: dict[str, dict[str, Any]] = {}
     for key, value in values.items():
         section, _, name = key.partition(".")
         sections.setdefault(section, {})[name] = value
@@ -51,7 +106,8 @@ def planned(loaded: Loaded, why: str, values: Mapping[str, object]) -> Loaded:
         for section, names in sections.items()
     }
     origins = {**loaded.origins, **dict.fromkeys(values, Origin(_PLANNED, why))}
-    return replace(loaded, settings=replace(loaded.settings, **changed), origins=origins)
+    settings: Any = loaded.settings
+    return replace(loaded, settings=replace(settings, **changed), origins=origins)
 
 
 # ------------------------------------------------------------- classes
@@ -90,14 +146,14 @@ def with_classes(loaded: Loaded, workload: Workload) -> Loaded:
     return loaded
 
 
-def _class_values(targets: Targets | None, *, gives_way: bool) -> dict[str, object]:
+def _class_values(targets: Targets | None, *, gives_way: bool) -> dict[str, Any]:
     if targets is None or not targets.are_any:
         return {"best_effort": True} if gives_way else {}
     found = {"ttft_p99_ms": targets.ttft_s, "tpot_p99_ms": targets.tpot_s}
     return {key: value * 1e3 for key, value in found.items() if value is not None}
 
 
-def _with_class(loaded: Loaded, name: str, values: Mapping[str, object]) -> Loaded:
+def _with_class(loaded: Loaded, name: str, values: Mapping[str, Any]) -> Loaded:
     """Return the settings with a class; what is set stays, but for targets."""
     known = loaded.settings.classes.get(name, ClassSettings())
     origins = dict(loaded.origins)
@@ -117,13 +173,15 @@ def _with_class(loaded: Loaded, name: str, values: Mapping[str, object]) -> Load
 # ------------------------------------------------------------- machine and memory
 
 
-def ground_of(args: argparse.Namespace, workload: Workload) -> Ground:
+def ground_of(args: argparse.Namespace, loaded: Loaded, workload: Workload) -> Ground:
     """Return settings, machine and memory.
 
     Raises:
         UsageError: they can't be; the message says what to change.
     """
-    loaded = with_classes(load_settings_of_plan(args), workload)
+    from headway.profiles.watched import watched
+
+    loaded = with_classes(loaded, workload)
     _refuse_reservations(loaded.settings)
     limits = {
         "scheduler.max_num_seqs": _MOST_SEQS,
@@ -136,12 +194,9 @@ def ground_of(args: argparse.Namespace, workload: Workload) -> Ground:
     simulated = simulated_from(args, counted.settings)
     if memory is None:
         memory = _of_device(simulated, counted.settings)
-    return Ground(loaded, simulated, memory)
-
-
-def load_settings_of_plan(args: argparse.Namespace) -> Loaded:
-    """Load them; ``--from-journal`` is no setting of the server's own journal."""
-    return load_simulated(args)
+    cost, seen = watched(simulated.machine.cost)
+    simulated = replace(simulated, machine=replace(simulated.machine, cost=cost))
+    return Ground(loaded, simulated, seen, memory, args)
 
 
 def _refuse_reservations(settings: Settings) -> None:

@@ -64,3 +64,10 @@ def _alone(cost: StepCost, target: str, arrival: Arrival) -> float:
     context = arrival.prompt_tokens + arrival.output_tokens // 2
     token_s = decode_s(cost, 1, context)
     return token_s if target == "tpot" else whole_s - (arrival.output_tokens - 1) * token_s
+
+
+def alone_p99(cost: StepCost, workload: Workload, class_name: str) -> float:
+    """Return the time from end to end that 99 in 100 requests of a class take alone, in seconds."""
+    group = [each for each in workload.arrivals if each.class_name == class_name]
+    group = group[:: max(len(group) // _ENOUGH, 1)]
+    return quantile([_alone(cost, "e2el", each) for each in group], SHARE)

@@ -24,6 +24,8 @@ class Arithmetic:
         by_memory: how many sequences fit into it (step 3).
         chosen: the batch of the smaller of both (step 4).
         instances: how many the peak needs (step 5).
+        most: sequences at once that are allowed.
+        budget: tokens in a step at most, if that was given.
     """
 
     demand: Demand
@@ -33,6 +35,19 @@ class Arithmetic:
     by_memory: KvBound
     chosen: Batch
     instances: Instances
+    most: int
+    budget: int | None
+
+    def batch_of(self, number: int, cost: StepCost) -> Batch:
+        """Return the arithmetic of another batch.
+
+        One that is larger than the targets allow keeps the steps as short as the largest that they
+        do: it may fill or not.
+        """
+        budget = self.budget
+        if budget is None and number > self.by_time.num_seqs:
+            budget = max(self.by_time.budget, number)
+        return batch_of(number, cost, self.demand, self.bounds, budget)
 
 
 def work_out(
@@ -66,4 +81,6 @@ def work_out(
         by_memory=by_memory,
         chosen=chosen,
         instances=instances_for(demand, chosen),
+        most=most if budget is None else min(most, budget),
+        budget=budget,
     )

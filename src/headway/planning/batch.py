@@ -116,6 +116,9 @@ def largest_batch(
 ) -> Batch:
     """Return the largest batch that keeps the targets, of at least one sequence.
 
+    Where not even one sequence beside a prompt leaves time to wait, the target for the first token
+    says nothing of the batch, and only the other one counts.
+
     Args:
         cost: of a step.
         demand: what comes.
@@ -127,8 +130,9 @@ def largest_batch(
     def keeps(number: int) -> bool:
         found = batch_of(number, cost, demand, bounds, budget)
         longest_s = found.full_s if budget is None else found.step_s
-        return longest_s <= bounds.token_s and found.wait_s >= 0
+        return longest_s <= bounds.token_s and (found.wait_s >= 0 or not can_wait)
 
+    can_wait = batch_of(1, cost, demand, bounds, budget).wait_s >= 0
     most = most if budget is None else min(most, budget)
     return batch_of(_largest(keeps, most), cost, demand, bounds, budget)
 

@@ -7,6 +7,7 @@ from math import isfinite
 
 from headway.planning.arithmetic import Arithmetic
 from headway.planning.batch import Batch
+from headway.planning.chance import Chance
 from headway.planning.demand import ClassDemand, Demand
 from headway.planning.kv import KvMemory
 
@@ -163,3 +164,31 @@ def milliseconds(seconds: float) -> str:
     if not isfinite(seconds):
         return "no bound"
     return f"{seconds:.4g} s" if abs(seconds) >= 10 else f"{seconds * _MS:.4g} ms"
+
+
+# ------------------------------------------------------------- the rest
+
+
+def chance_said(chance: Chance) -> str:
+    """Say how often something held, and how sure that is."""
+    low, high = chance.interval()
+    return (
+        f"{chance.held} of {chance.of} simulated days ({chance.share:.1%}, 95 % interval "
+        f"{low:.1%} to {high:.1%})"
+    )
+
+
+def assumptions(found: Arithmetic, router: str = "") -> Iterator[str]:
+    """Yield what a plan takes for granted."""
+    yield (
+        "days are like the one that was given: drawn anew where it is drawn, resampled in pieces "
+        "where it was recorded"
+    )
+    yield "the step costs are true; how true they are, headway fidelity says"
+    yield (
+        f"a class without targets keeps up if 99 in 100 of its requests are done within a tenth "
+        f"of the day, {found.demand.duration_s / 10:.4g} s, or twice what one takes alone"
+    )
+    if found.instances.number > 1 and router:
+        yield f"requests are shared out by a router that is {router}; every instance is alike"
+    yield "the network and the clients take no time"

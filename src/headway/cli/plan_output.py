@@ -1,0 +1,103 @@
+"""A plan for people, as JSON, and as the settings that ``headway serve --config`` takes."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headway.cli.output import print_json
+from headway.cli.plan_machine import Ground
+from headway.cli.plan_source import Source
+from headway.config import Loaded, to_toml
+
+if TYPE_CHECKING:
+    from headway.planning.alone import Unmeetable
+    from headway.planning.plan import Plan
+    from headway.planning.trials import Terms
+
+
+def report_unmeetable(args: argparse.Namespace, machine: str, lost: Sequence[Unmeetable]) -> int:
+    """Say which targets no setup can meet, and the best that can; always 1."""
+    from dataclasses import asdict
+
+    from headway.planning.describe import milliseconds
+
+    value = {"meetable": False, "machine": machine, "unmeetable": [asdict(each) for each in lost]}
+    if args.output is not None:
+        Path(args.output).write_text(json.dumps(value) + "\n", encoding="utf-8")
+    if args.json:
+        print_json(value)
+        return 1
+    print(f"these targets can't be met on {machine}: one request alone misses them")
+    for each in lost:
+        print(
+            f"  {each.class_name}: {each.target.upper()} p99 {milliseconds(each.limit_s)}, and the "
+            f"best that can is {milliseconds(each.best_s)}"
+        )
+    return 1
+
+
+def report_plan(
+    args: argparse.Namespace, ground: Ground, source: Source, terms: Terms, plan: Plan
+) -> None:
+    """Write the files that were asked for, and print."""
+    from headway.planning.plan_json import plan_as_json
+
+    loaded = ground.loaded_for(plan.chosen.setup.batch)
+    text = settings_text(loaded, plan)
+    value = {
+        **plan_as_json(plan, terms),
+        "machine": ground.simulated.name,
+        "step_costs": ground.simulated.source,
+        "router": args.router,
+        "workload": source.as_json(),
+        "settings": text,
+    }
+    if args.write is not None and plan.holds:
+        Path(args.write).write_text(text, encoding="utf-8")
+    if args.output is not None:
+        Path(args.output).write_text(json.dumps(value, allow_nan=False) + "\n", encoding="utf-8")
+    if args.json:
+        print_json(value)
+        return
+    for line in _lines(args, ground, terms, plan, text):
+        print(line)
+
+
+def settings_text(loaded: Loaded, plan: Plan) -> str:
+    """Return a settings file with what was set and planned, headed by what it is for."""
+    from headway.planning.describe import chance_said
+
+    setup = plan.chosen.setup
+    noun = "instance" if setup.instances == 1 else "instances"
+    head = (
+        f"# for each of {setup.instances} {noun}, by headway plan\n"
+        f"# all targets hold on {chance_said(plan.chosen.result.chance)}\n\n"
+    )
+    return head + to_toml(loaded, without_defaults=True)
+
+
+def _lines(
+    args: argparse.Namespace, ground: Ground, terms: Terms, plan: Plan, text: str
+) -> Iterator[str]:
+    from headway.planning.describe import assumptions, steps
+    from headway.planning.describe_plan import verified
+
+    yield f"plan for {ground.simulated.name} ({ground.simulated.source})"
+    yield ""
+    yield from steps(plan.arithmetic)
+    yield from verified(plan, terms)
+    yield ""
+    yield "assumed"
+    yield from (f"  {each}" for each in assumptions(plan.arithmetic, args.router))
+    yield ""
+    if not plan.holds:
+        yield "no settings are written, since none hold"
+    elif args.write is not None:
+        yield f"settings written to {args.write}: headway serve --config {args.write}"
+    else:
+        yield "settings (--write FILE)"
+        yield from ("  " + line for line in text.splitlines())
