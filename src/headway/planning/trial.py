@@ -205,7 +205,8 @@ def quantile_of(values: Sequence[float], share: float) -> float | None:
     """
     if not values:
         return None
-    num_finite = sum(value < inf for value in values)
-    if ceil(share * (len(values) - 1)) >= num_finite:
+    finite = [value for value in values if value < inf]
+    if ceil(share * (len(values) - 1)) >= len(finite):
         return inf
-    return quantile(values, share)
+    # the infinite ones lie above the quantile; that there are so many is all that they tell
+    return quantile(finite + [max(finite)] * (len(values) - len(finite)), share)
