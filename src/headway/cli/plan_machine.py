@@ -133,9 +133,10 @@ def with_classes(loaded: Loaded, workload: Workload) -> Loaded:
 
     Classes without a target give way to those that have one.
     """
+    from headway.planning.demand import class_names
     from headway.report.figures import promised
 
-    names = list(dict.fromkeys(each.class_name for each in workload.arrivals))
+    names = class_names(workload)
     targets = {name: promised(workload.targets, name) for name in names}
     any_promised = any(each is not None and each.are_any for each in targets.values())
     for name in names:

@@ -41,7 +41,12 @@ def report_unmeetable(args: argparse.Namespace, machine: str, lost: Sequence[Unm
 
 
 def report_plan(
-    args: argparse.Namespace, ground: Ground, source: Source, terms: Terms, plan: Plan
+    args: argparse.Namespace,
+    ground: Ground,
+    source: Source,
+    plan: Plan,
+    terms: Terms,
+    router: str,
 ) -> None:
     """Write the files that were asked for, and print."""
     from headway.planning.plan_json import plan_as_json
@@ -52,7 +57,7 @@ def report_plan(
         **plan_as_json(plan, terms),
         "machine": ground.simulated.name,
         "step_costs": ground.simulated.source,
-        "router": args.router,
+        "router": str(router),
         "workload": source.as_json(),
         "settings": text,
     }
@@ -63,7 +68,7 @@ def report_plan(
     if args.json:
         print_json(value)
         return
-    for line in _lines(args, ground, terms, plan, text):
+    for line in _lines(ground, plan, terms, router, text, args.write):
         print(line)
 
 
@@ -81,7 +86,7 @@ def settings_text(loaded: Loaded, plan: Plan) -> str:
 
 
 def _lines(
-    args: argparse.Namespace, ground: Ground, terms: Terms, plan: Plan, text: str
+    ground: Ground, plan: Plan, terms: Terms, router: str, text: str, written: str | None
 ) -> Iterator[str]:
     from headway.planning.describe import assumptions, steps
     from headway.planning.describe_plan import verified
@@ -92,12 +97,12 @@ def _lines(
     yield from verified(plan, terms)
     yield ""
     yield "assumed"
-    yield from (f"  {each}" for each in assumptions(plan.arithmetic, args.router))
+    yield from (f"  {each}" for each in assumptions(plan.arithmetic, router))
     yield ""
     if not plan.holds:
         yield "no settings are written, since none hold"
-    elif args.write is not None:
-        yield f"settings written to {args.write}: headway serve --config {args.write}"
+    elif written is not None:
+        yield f"settings written to {written}: headway serve --config {written}"
     else:
         yield "settings (--write FILE)"
         yield from ("  " + line for line in text.splitlines())

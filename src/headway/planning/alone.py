@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from headway.metrics.quantiles import quantile
 from headway.planning.advice_figures import alone_s, decode_s
-from headway.planning.demand import SHARE
+from headway.planning.demand import SHARE, by_class
 from headway.profiles.shape import StepCost
 from headway.report.figures import promised
 from headway.workload import Arrival, Workload
@@ -42,14 +42,16 @@ def unmeetable(cost: StepCost, workload: Workload) -> list[Unmeetable]:
 
 
 def _promises(workload: Workload) -> Iterator[tuple[str, str, float, Sequence[Arrival]]]:
-    for name in dict.fromkeys(each.class_name for each in workload.arrivals):
+    for name, group in by_class(workload).items():
         targets = promised(workload.targets, name)
-        group = [each for each in workload.arrivals if each.class_name == name]
-        group = group[:: max(len(group) // _ENOUGH, 1)]
         for target in ("ttft", "tpot", "e2el") if targets else ():
             limit_s = getattr(targets, f"{target}_s")
             if limit_s is not None:
-                yield name, target, limit_s, [each for each in group if _has(target, each)]
+                yield name, target, limit_s, [e for e in _some(group) if _has(target, e)]
+
+
+def _some(group: Sequence[Arrival]) -> Sequence[Arrival]:
+    return group[:: max(len(group) // _ENOUGH, 1)]
 
 
 def _has(target: str, arrival: Arrival) -> bool:
@@ -66,8 +68,6 @@ def _alone(cost: StepCost, target: str, arrival: Arrival) -> float:
     return token_s if target == "tpot" else whole_s - (arrival.output_tokens - 1) * token_s
 
 
-def alone_p99(cost: StepCost, workload: Workload, class_name: str) -> float:
-    """Return the time from end to end that 99 in 100 requests of a class take alone, in seconds."""
-    group = [each for each in workload.arrivals if each.class_name == class_name]
-    group = group[:: max(len(group) // _ENOUGH, 1)]
-    return quantile([_alone(cost, "e2el", each) for each in group], SHARE)
+def alone_p99(cost: StepCost, group: Sequence[Arrival]) -> float:
+    """Return the time from end to end that 99 in 100 requests take alone, in seconds."""
+    return quantile([_alone(cost, "e2el", each) for each in _some(group)], SHARE)

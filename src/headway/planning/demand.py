@@ -79,7 +79,7 @@ class Demand:
     """A whole day.
 
     Attributes:
-        classes: in the order of their first request.
+        classes: those with targets first, as they are stated.
         duration_s: length of the day.
         window_s: of the peak.
         prompt: lengths of prompts, of all classes.
@@ -123,7 +123,7 @@ def demand_of(workload: Workload) -> Demand:
     return Demand(
         classes=tuple(
             _class(name, group, workload.targets, duration_s, window_s)
-            for name, group in _by_class(arrivals).items()
+            for name, group in by_class(workload).items()
         ),
         duration_s=duration_s,
         window_s=window_s,
@@ -145,10 +145,18 @@ def _duration_s(workload: Workload) -> float:
     return last_s
 
 
-def _by_class(arrivals: Sequence[Arrival]) -> Mapping[str, list[Arrival]]:
-    groups: dict[str, list[Arrival]] = {}
-    for each in arrivals:
-        groups.setdefault(each.class_name, []).append(each)
+def class_names(workload: Workload) -> list[str]:
+    """Return the classes of which somebody comes, in the order of the targets and then of time."""
+    present = dict.fromkeys(each.class_name for each in workload.arrivals)
+    stated = [name for name in workload.targets if name in present]
+    return list(dict.fromkeys([*stated, *present]))
+
+
+def by_class(workload: Workload) -> Mapping[str, list[Arrival]]:
+    """Return the requests of each class, in order."""
+    groups: dict[str, list[Arrival]] = {name: [] for name in class_names(workload)}
+    for each in workload.arrivals:
+        groups[each.class_name].append(each)
     return groups
 
 

@@ -9,6 +9,7 @@ from headway.planning.alone import alone_p99
 from headway.planning.arithmetic import Arithmetic
 from headway.planning.binding import Binding, binding_of
 from headway.planning.choices import Choice, Setup, missed_of
+from headway.planning.demand import by_class
 from headway.planning.louder import louder
 from headway.planning.search import Search, batches_around
 from headway.planning.trial import TrialResult
@@ -62,10 +63,10 @@ def judged_targets(workload: Workload, cost: StepCost, duration_s: float) -> Map
     or twice the time that one takes alone where that is longer.
     """
     found = {}
-    for name in dict.fromkeys(each.class_name for each in workload.arrivals):
+    for name, group in by_class(workload).items():
         targets = promised(workload.targets, name)
         if targets is None or not targets.are_any:
-            alone_s = alone_p99(cost, workload, name)
+            alone_s = alone_p99(cost, group)
             lag_s = max(KEEPS_UP_SHARE * duration_s, _TIMES_ALONE * alone_s)
             targets = Targets(e2el_s=lag_s)
         found[name] = targets

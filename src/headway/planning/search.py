@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import ceil
+from math import ceil, inf, log2
 
 from headway.planning.arithmetic import Arithmetic
 from headway.planning.batch import Batch
@@ -62,25 +62,25 @@ class Search:
         screened = [self._trials.screen(Setup(batch, instances)) for batch in self._batches]
         terms = self._trials.terms
         hopeful = [each for each in screened if terms.may_hold(each.result.chance)]
-        for each in sorted(hopeful, key=_preference):
+        for each in sorted(hopeful, key=self._preference):
             judged = self._trials.judge(each.setup)
             if terms.holds(judged.result.chance):
                 return judged
         return None
 
+    def _preference(self, choice: Choice) -> tuple[float, float]:
+        """Return the risk, and of about the same risk how far it is from the arithmetic's batch."""
+        apart = log2(choice.setup.batch.num_seqs / self._batches[0].num_seqs)
+        risk = choice.risk
+        return (ceil(risk / _RISK_STEP) if risk < inf else inf), abs(apart)
 
+
+#: risks that differ by less are the same
+_RISK_STEP = 0.05
 #: fewer instances between two numbers are tried one by one, from above
 _NEAR = 4
 #: as many as are there already, over this, are added at once
 _GROWTH = 4
-
-
-def _preference(choice: Choice) -> tuple[float, int]:
-    """Return the risk, and of choices with about the same the smaller batch."""
-    return _RISK_STEP * ceil(choice.risk / _RISK_STEP), choice.setup.batch.num_seqs
-
-
-_RISK_STEP = 0.05
 
 
 def batches_around(found: Arithmetic, cost: StepCost) -> list[Batch]:
