@@ -5,7 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headway.core.limits import SchedulerLimits
-from headway.planning.batch import MOST_SEQS, Batch, Bounds, batch_of, bounds_of, largest_batch
+from headway.planning.batch import (
+    MOST_SEQS,
+    Batch,
+    Bounds,
+    batch_of,
+    bounds_of,
+    largest_batch,
+    least_budget,
+)
 from headway.planning.demand import Demand
 from headway.planning.instances import Instances, instances_for
 from headway.planning.kv import KvBound, KvMemory, kv_bound
@@ -38,15 +46,15 @@ class Arithmetic:
     most: int
     budget: int | None
 
-    def batch_of(self, number: int, cost: StepCost) -> Batch:
-        """Return the arithmetic of another batch.
+    def batch_of(self, number: int, cost: StepCost, budget: int | None = None) -> Batch:
+        """Return the arithmetic of another batch, with a budget of its own if one is given.
 
         One that is larger than the targets allow keeps the steps as short as the largest that they
         do: it may fill or not.
         """
-        budget = self.budget
+        budget = self.budget or budget
         if budget is None and number > self.by_time.num_seqs:
-            budget = max(self.by_time.budget, number)
+            budget = max(self.by_time.budget, least_budget(number))
         return batch_of(number, cost, self.demand, self.bounds, budget)
 
 

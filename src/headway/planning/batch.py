@@ -18,8 +18,8 @@ from headway.profiles.shape import Chunk, StepCost, StepShape
 
 #: larger batches are not tried: no machine gains by them
 MOST_SEQS = 1024
-#: the token budget of a step that no target bounds
-_MOST_TOKENS = 8192
+#: tokens of a step that no target bounds
+MOST_TOKENS = 8192
 #: budgets are multiples of this
 _ROUND = 16
 #: a step takes this share of the shortest target for the first token at most, where no other bounds
@@ -176,11 +176,16 @@ def _budget(number: int, context: float, prefill: float, cost: StepCost, bounds:
     def keeps(rounds: int) -> bool:
         return mixed_s(cost, number, context, rounds * _ROUND - number) <= longest_s
 
-    most = max(_MOST_TOKENS, least) // _ROUND
+    most = max(MOST_TOKENS, least) // _ROUND
     first = least // _ROUND
     if most <= first or not keeps(first):
         return least
     return _ROUND * (first + _largest(lambda more: keeps(first + more), most - first, least=0))
+
+
+def least_budget(number: int) -> int:
+    """Return the fewest tokens of a step in which so many decode, and something is left."""
+    return _rounded_up(number + _ROUND)
 
 
 def _rounded_up(number: float) -> int:

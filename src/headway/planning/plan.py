@@ -123,11 +123,14 @@ def _reasons(arithmetic: Arithmetic, chosen: Choice, trials: Trials) -> Iterator
     before, after = first.instances, chosen.setup.instances
     if before != after:
         yield f"instances {'rise' if after > before else 'fall'} from {before} to {after}"
-    number, batch = first.batch.num_seqs, chosen.setup.batch.num_seqs
-    if number != batch:
-        yield f"the batch {'rises' if batch > number else 'falls'} from {number} to {batch}"
-        if before != after:
-            yield _tried(replace(first, instances=after), trials)
+    own, other = first.batch, chosen.setup.batch
+    if own.num_seqs != other.num_seqs:
+        change = "rises" if other.num_seqs > own.num_seqs else "falls"
+        yield f"the batch {change} from {own.num_seqs} to {other.num_seqs}"
+    elif own.budget != other.budget:
+        yield f"tokens in a step rise from {own.budget} to {other.budget}"
+    if before != after and own != other:
+        yield _tried(replace(first, instances=after), trials)
 
 
 def _tried(setup: Setup, trials: Trials) -> str:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import ceil, inf, log2
 
 from headway.planning.arithmetic import Arithmetic
-from headway.planning.batch import Batch
+from headway.planning.batch import MOST_TOKENS, Batch
 from headway.planning.choices import Choice, Setup
 from headway.planning.trials import Trials
 from headway.profiles.shape import StepCost
 
 
 class Search:
-    """Looks for the fewest instances that hold, and of their batches for the one with least risk.
+    """Looks for the fewest instances that hold, with the arithmetic's batch or one around it.
 
     Args:
         trials: tries setups.
@@ -53,7 +52,7 @@ class Search:
         return None
 
     def _holding(self, instances: int) -> Choice | None:
-        """Return the choice with least risk of those that hold with so many instances."""
+        """Return what holds with so many instances, if anything does."""
         if instances not in self._found:
             self._found[instances] = self._best(instances)
         return self._found[instances]
@@ -68,15 +67,11 @@ class Search:
                 return judged
         return None
 
-    def _preference(self, choice: Choice) -> tuple[float, float]:
-        """Return the risk, and of about the same risk how far it is from the arithmetic's batch."""
-        apart = log2(choice.setup.batch.num_seqs / self._batches[0].num_seqs)
-        risk = choice.risk
-        return (ceil(risk / _RISK_STEP) if risk < inf else inf), abs(apart)
+    def _preference(self, choice: Choice) -> tuple[bool, float]:
+        """The arithmetic's batch goes first: few days say too little to leave it for another."""
+        return choice.setup.batch != self._batches[0], choice.risk
 
 
-#: risks that differ by less are the same
-_RISK_STEP = 0.05
 #: fewer instances between two numbers are tried one by one, from above
 _NEAR = 4
 #: as many as are there already, over this, are added at once
@@ -84,9 +79,20 @@ _GROWTH = 4
 
 
 def batches_around(found: Arithmetic, cost: StepCost) -> list[Batch]:
-    """Return the batch of the arithmetic, then half of it, larger ones, and what memory holds."""
-    number = found.chosen.num_seqs
-    by_memory = found.by_memory.num_seqs
-    wanted = (number // 2, 2 * number, 4 * number, by_memory)
-    others = {min(each, by_memory, found.most) for each in wanted} - {number, 0}
-    return [found.chosen, *(found.batch_of(each, cost) for each in sorted(others))]
+    """Return the batch of the arithmetic first, then those around it that are worth a trial.
+
+    Half of it; two and four times as many sequences, as far as memory holds them; and as many in
+    longer steps, which compute prompts sooner.
+    """
+    chosen = found.chosen
+    number, most = chosen.num_seqs, min(found.by_memory.num_seqs, found.most)
+    others = {min(each, most) for each in (number // 2, 2 * number, 4 * number)} - {number, 0}
+    batches = [chosen, *(found.batch_of(each, cost) for each in sorted(others))]
+    if found.budget is None and chosen.budget < MOST_TOKENS:
+        longer = min(_LONGER * chosen.budget, MOST_TOKENS)
+        batches.append(found.batch_of(number, cost, longer))
+    return batches
+
+
+#: times the tokens of a step
+_LONGER = 4

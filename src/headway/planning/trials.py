@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 from headway.planning.batch import Batch
 from headway.planning.chance import Chance
@@ -15,6 +14,8 @@ from headway.profiles.interference import Interference
 from headway.sim.replica import Machine
 from headway.sim.routers import RouterName
 from headway.workload import Workload
+
+_Key = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +52,13 @@ class Terms:
 class Trials:
     """Simulates setups, each on the same days.
 
+    A plan is judged on other days than those on which setups are compared: the best of several on a
+    few days looks better than it is.
+
+    Attributes:
+        terms: how many days.
+        screening_days: those on which setups are compared.
+
     Args:
         days: where these come from.
         terms: how many.
@@ -71,18 +79,15 @@ class Trials:
         tell: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.terms = terms
-        self._days = list(islice(days.draw(terms.num_days, terms.seed), terms.num_days))
+        drawn = list(days.draw(terms.num_screened + terms.num_days, terms.seed))
+        self.screening_days: Sequence[Workload] = drawn[: terms.num_screened]
+        self._days = drawn[terms.num_screened :]
         self._machine_of = machine_of
         self._router = router
         self._interference = interference
         self._tell = tell
-        self._screened: dict[tuple[int, int], Choice] = {}
-        self._judged: dict[tuple[int, int], Choice] = {}
-
-    @property
-    def screening_days(self) -> Sequence[Workload]:
-        """The days on which setups are looked at first."""
-        return self._days[: self.terms.num_screened]
+        self._screened: dict[_Key, Choice] = {}
+        self._judged: dict[_Key, Choice] = {}
 
     @property
     def choices(self) -> list[Choice]:
@@ -129,8 +134,8 @@ class Trials:
         )
 
 
-def _key(setup: Setup) -> tuple[int, int]:
-    return setup.batch.num_seqs, setup.instances
+def _key(setup: Setup) -> _Key:
+    return setup.batch.num_seqs, setup.batch.budget, setup.instances
 
 
 def _worst(choice: Choice) -> str:
