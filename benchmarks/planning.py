@@ -34,7 +34,7 @@ _JUDGE_SEED = 1_000_003
 class Size:
     """How much is simulated: the rates, the length of a day, and days to plan and to judge by."""
 
-    rates: tuple[float, ...] = (2.0, 4.0)
+    rates: tuple[float, ...] = (4.0, 2.0)
     day_s: float = 300.0
     num_days: int = 40
     num_judging: int = 40
@@ -163,7 +163,9 @@ def _proof(
     plan = planned(own, days, terms, tell)
     assert plan is not None, "with enough engines the targets hold"
     judge = judged(plan.candidate, RecordedDays(other, size.day_s), size.num_judging, _JUDGE_SEED)
-    return _told(what, plan, judge, own, other, terms.promise)
+    proof = _told(what, plan, judge, own, other, terms.promise)
+    tell(f"    {proof.instances} instances hold on {proof.held_out} days of the other half")
+    return proof
 
 
 def _told(

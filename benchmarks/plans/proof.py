@@ -78,10 +78,8 @@ class Edge:
 def edges(plan: TrialResult, judge: TrialResult, promise: float) -> list[Edge]:
     """Return the edge of each target.
 
-    Of n days and another one, all alike, the other is at most the k-th smallest of the n with a
-    chance of k / (n + 1) (Wilks, "Determination of sample sizes for setting tolerance limits",
-    Annals of Mathematical Statistics 12, 1941). So a promise at that edge is kept as often as it
-    says, if the days of the plan are like those that come.
+    The chance that another day is below it is that of :attr:`Chance.of_next`. So a promise at that
+    edge is kept as often as it says, if the days of the plan are like those that come.
     """
     return [
         Edge(one.aim.metric, limit_s, _within(other, limit_s))

@@ -29,6 +29,17 @@ class Chance:
         """The share that held; 0 if nothing was tried."""
         return self.held / self.of if self.of else 0.0
 
+    @property
+    def of_next(self) -> float:
+        """The least chance that one more trial holds, if it is like these: held / (of + 1).
+
+        What holds may be a limit on a figure. The figure of one more trial is at most the k-th
+        smallest of n with a chance of k / (n + 1), however it is distributed (Wilks,
+        "Determination of sample sizes for setting tolerance limits", Annals of Mathematical
+        Statistics 12, 1941).
+        """
+        return self.held / (self.of + 1)
+
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """Return an interval that has the true chance in it in at least ``level`` of all cases.
 

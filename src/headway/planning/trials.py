@@ -37,8 +37,11 @@ class Terms:
     most_instances: int = 64
 
     def allowed(self, num_days: int) -> int:
-        """Return how many of so many days may be missed."""
-        return int((1 - self.promise) * num_days + 1e-9)
+        """Return how many of so many days may be missed, so that one more holds as promised.
+
+        With fewer than ``promise / (1 - promise)`` days none may, and even that shows less.
+        """
+        return max(floor(num_days - self.promise * (num_days + 1) + 1e-9), 0)
 
     def holds(self, chance: Chance) -> bool:
         """Whether so many days are enough."""
