@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import floor
 
 from headway.planning.batch import Batch
 from headway.planning.chance import Chance
