@@ -61,7 +61,7 @@ def dispersion(workload: Workload, window_s: float) -> float:
 
 @given(
     times=st.lists(st.floats(0, 99.9), min_size=1, max_size=40),
-    duration_s=st.floats(200, 500),
+    duration_s=st.floats(1, 300),
     piece_s=st.floats(1, 100),
     twice=st.booleans(),
     seed=st.integers(0, 9),
@@ -71,10 +71,7 @@ def test_each_arrival_of_a_day_is_one_of_the_recording_at_another_time(
 ) -> None:
     recorded = recording(times, 100.0)
     source = RecordedDays(recorded, duration_s, piece_s, twice)
-    try:
-        (day,) = source.draw(1, seed)
-    except WorkloadError:
-        return  # nobody came
+    (day,) = source.draw(1, seed)
     assert day.duration_s == duration_s
     assert day.targets == TARGETS
     assert all(one.at_s <= other.at_s for one, other in pairwise(day.arrivals))
@@ -163,8 +160,6 @@ def test_what_can_not_be_resampled_is_refused() -> None:
         RecordedDays(one, piece_s=100.0)
     with pytest.raises(WorkloadError, match="duration_s must be above 0"):
         RecordedDays(one, duration_s=0.0)
-    with pytest.raises(WorkloadError, match="nobody comes"):
-        list(RecordedDays(one, duration_s=1e-6).draw(1, 0))
 
 
 # ------------------------------------------------------------- of specs
