@@ -17,7 +17,7 @@ from headway.planning.trials import Terms
 from headway.workload import Targets, Workload, WorkloadError
 
 TARGETS = Targets(ttft_s=1.0, tpot_s=0.1)
-RATE, DAY_S, NUM_DAYS = 3.0, 60.0, 8
+RATE, DAY_S, NUM_DAYS = 3.0, 60.0, 20
 
 
 def both(name: str) -> tuple[Workload, Workload]:
@@ -56,10 +56,9 @@ def test_traces_of_one_mean_rate_get_different_plans_and_poisson_under_sizes_bur
     forgetful = plan(own, PoissonDays(own, DAY_S))
     assert bursty.setup.instances >= 2 * quiet.setup.instances
     assert forgetful.setup.instances < bursty.setup.instances
-    assert held_out(quiet, calm_other).held == NUM_DAYS
-    # the half of a bursty trace has few bursts, and a plan of six short days has seen few of them
-    assert held_out(bursty, other).held >= NUM_DAYS - 1
-    assert held_out(forgetful, other).held < NUM_DAYS - 1
+    for kept_plan, half in ((bursty, other), (quiet, calm_other)):
+        assert held_out(kept_plan, half).interval()[1] >= 0.95
+    assert held_out(forgetful, other).interval()[1] < 0.95
 
 
 @pytest.mark.slow
