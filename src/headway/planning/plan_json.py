@@ -59,7 +59,7 @@ def _chance(found: TrialResult | AimResult) -> dict[str, Any]:
     return {
         "held": chance.held,
         "of": chance.of,
-        "share": chance.share,
+        "chance": chance.share,
         "interval": list(chance.interval()),
     }
 
