@@ -25,7 +25,8 @@ from headway.planning.trials import Terms, Trials
 from headway.sim.replica import Machine
 from headway.workload import Stream, Targets, Workload, WorkloadSpec, build
 
-COST = StepCosts(base_s=0.01, prefill_token_s=0.0001, decode_s=0.001)
+#: slow, so that few requests are a load
+COST = StepCosts(base_s=0.08, prefill_token_s=0.001, decode_s=0.01)
 LIMITS = SchedulerLimits(
     num_blocks=4000, block_size=16, max_model_len=2048, max_num_seqs=64, max_num_batched_tokens=1024
 )
@@ -37,7 +38,7 @@ def machine_of(batch: Batch) -> Machine:
 
 
 def spec(rate: float, **targets: float) -> WorkloadSpec:
-    stream = Stream(request_rate=rate, prompt_tokens="uniform:50:150", output_tokens=20)
+    stream = Stream(request_rate=rate, prompt_tokens="uniform:50:150", output_tokens=8)
     return WorkloadSpec(streams=(stream,), duration_s=20.0, targets={"default": Targets(**targets)})
 
 
@@ -57,7 +58,7 @@ class Drawn:
 
 def planned(asked: WorkloadSpec, **terms: float) -> tuple[Plan, Trials]:
     days: Days = Drawn(asked)
-    made = Terms(num_days=10, num_screened=3, **terms)  # type: ignore[arg-type]
+    made = Terms(num_days=4, num_screened=2, **terms)  # type: ignore[arg-type]
     trials = Trials(days, made, machine_of)
     return make_plan(arithmetic(asked), COST, trials), trials
 
@@ -91,7 +92,7 @@ class Known(Trials):
 
 @given(st.integers(1, 64), st.integers(1, 64), st.integers(0, 3))
 def test_the_fewest_instances_that_hold_are_found(enough: int, first: int, which: int) -> None:
-    found = arithmetic(spec(5, tpot_s=0.1))
+    found = arithmetic(spec(1, tpot_s=0.5))
     batches = batches_around(found, COST)[:4]
     trials = Known(enough, batches[which].num_seqs, Terms(num_days=5, num_screened=2))
     best = Search(trials, batches, 1).run(first)
@@ -101,14 +102,14 @@ def test_the_fewest_instances_that_hold_are_found(enough: int, first: int, which
 
 
 def test_nothing_is_found_where_nothing_holds() -> None:
-    batches = batches_around(arithmetic(spec(5, tpot_s=0.1)), COST)
+    batches = batches_around(arithmetic(spec(1, tpot_s=0.5)), COST)
     trials = Known(9, batches[0].num_seqs, Terms(num_days=5, num_screened=2, most_instances=8))
     assert Search(trials, batches, 1).run(3) is None
     assert max(trials.asked) == 8
 
 
 def test_batches_are_around_the_arithmetic_and_within_memory() -> None:
-    found = arithmetic(spec(5, tpot_s=0.1))
+    found = arithmetic(spec(1, tpot_s=0.5))
     first, *others = batches_around(found, COST)
     assert first == found.chosen
     most = found.by_memory.num_seqs
@@ -132,9 +133,9 @@ def test_a_promise_is_kept_only_if_the_share_is_as_large(
 
 
 def test_a_plan_holds_and_says_how_far() -> None:
-    plan, trials = planned(spec(10, ttft_s=0.5, tpot_s=0.05))
+    plan, trials = planned(spec(1, ttft_s=3.0, tpot_s=0.4))
     assert plan.holds
-    assert plan.chosen.result.chance.of == 10
+    assert plan.chosen.result.chance.of == 4
     assert trials.terms.holds(plan.chosen.result.chance)
     assert plan.chosen.risk <= 1
     assert [each.factor for each in plan.loads] == [1.25, 1.5, 2.0]
@@ -143,8 +144,8 @@ def test_a_plan_holds_and_says_how_far() -> None:
 
 def test_more_load_never_needs_fewer_instances_and_twice_the_load_is_seen_to_miss() -> None:
     needed = []
-    for rate in (20, 40, 80):
-        plan, _ = planned(spec(rate, ttft_s=0.5, tpot_s=0.05))
+    for rate in (2, 8):
+        plan, _ = planned(spec(rate, ttft_s=3.0, tpot_s=0.4))
         assert plan.holds
         needed.append(plan.chosen.setup.instances)
     assert needed == sorted(needed)
@@ -152,7 +153,7 @@ def test_more_load_never_needs_fewer_instances_and_twice_the_load_is_seen_to_mis
 
 
 def test_an_overloaded_plan_says_so_and_names_what_binds() -> None:
-    plan, _ = planned(spec(80, ttft_s=0.5, tpot_s=0.05), most_instances=1)
+    plan, _ = planned(spec(20, ttft_s=3.0, tpot_s=0.4), most_instances=1)
     assert not plan.holds
     assert plan.chosen.result.chance.held == 0
     assert plan.binding.what != "nothing"
@@ -160,16 +161,16 @@ def test_an_overloaded_plan_says_so_and_names_what_binds() -> None:
 
 
 def test_the_same_plan_twice() -> None:
-    first, second = (planned(spec(30, ttft_s=0.3, tpot_s=0.05))[0] for _ in range(2))
+    first, second = (planned(spec(2, ttft_s=3.0, tpot_s=0.4))[0] for _ in range(2))
     assert first == second
 
 
 def test_a_class_without_targets_has_to_keep_up() -> None:
-    asked = replace(spec(10), targets={})
+    asked = replace(spec(1), targets={})
     workload = build(asked)
     targets = judged_targets(workload, COST, 20.0)
-    assert targets["default"].e2el_s == pytest.approx(2.0)  # a tenth of the day
+    assert targets["default"].e2el_s == pytest.approx(2.0, abs=0.1)  # a tenth of the day
     plan, _ = planned(replace(asked, targets=targets))
     assert plan.holds
-    lost, _ = planned(replace(spec(150), targets=targets), most_instances=1)
+    lost, _ = planned(replace(spec(20), targets=targets), most_instances=1)
     assert not lost.holds
