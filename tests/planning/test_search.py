@@ -90,14 +90,16 @@ class Known(Trials):
         return Choice(setup, TrialResult(candidate, (day,) * count))
 
 
+#: of four sizes
+BATCHES = batches_around(arithmetic(spec(1, tpot_s=0.5)), COST)[:4]
+
+
 @given(st.integers(1, 64), st.integers(1, 64), st.integers(0, 3))
 def test_the_fewest_instances_that_hold_are_found(enough: int, first: int, which: int) -> None:
-    found = arithmetic(spec(1, tpot_s=0.5))
-    batches = batches_around(found, COST)[:4]
-    trials = Known(enough, batches[which].num_seqs, Terms(num_days=5, num_screened=2))
-    best = Search(trials, batches, 1).run(first)
+    trials = Known(enough, BATCHES[which].num_seqs, Terms(num_days=5, num_screened=2))
+    best = Search(trials, BATCHES, 1).run(first)
     assert best is not None
-    assert best.setup == Setup(batches[which], enough)
+    assert best.setup == Setup(BATCHES[which], enough)
     assert len(set(trials.asked)) <= 20  # numbers of instances, of 64
 
 
@@ -142,7 +144,7 @@ def test_a_plan_holds_and_says_how_far() -> None:
     assert any(each.setup.instances == plan.chosen.setup.instances + 1 for each in plan.others)
 
 
-def test_more_load_never_needs_fewer_instances_and_twice_the_load_is_seen_to_miss() -> None:
+def test_more_load_needs_more_instances() -> None:
     needed = []
     for rate in (2, 8):
         plan, _ = planned(spec(rate, ttft_s=3.0, tpot_s=0.4))
