@@ -18,6 +18,7 @@ from headway.cli.workload import add_workload
 from headway.errors import UsageError
 
 if TYPE_CHECKING:
+    from headway.planning.demand import Demand
     from headway.planning.trials import Terms
 
 SECTIONS = ("model", "scheduler", "kv", "simulation")
@@ -76,12 +77,14 @@ def make(args: argparse.Namespace) -> int:
     """Make a plan."""
     from headway.engine.garbage import collect_rarely
     from headway.planning.alone import unmeetable
+    from headway.planning.demand import demand_of
     from headway.planning.step_time import EngineCost
     from headway.sim.requests import longest_of
 
     terms = _terms(args)
     loaded = load_simulated(args)
     source = source_from(args, promised_by_settings(loaded.settings))
+    demand = demand_of(source.workload)
     ground = ground_of(args, loaded, source.workload)
     print_warnings(ground.loaded.warnings)
     machine = ground.simulated.machine
@@ -90,12 +93,13 @@ def make(args: argparse.Namespace) -> int:
     if lost:
         return report_unmeetable(args, ground.simulated.name, lost)
     collect_rarely()
-    return _plan(args, ground, source, terms)
+    return _plan(args, ground, source, terms, demand)
 
 
-def _plan(args: argparse.Namespace, ground: Ground, source: Source, terms: Terms) -> int:
+def _plan(
+    args: argparse.Namespace, ground: Ground, source: Source, terms: Terms, demand: Demand
+) -> int:
     from headway.planning.arithmetic import work_out
-    from headway.planning.demand import demand_of
     from headway.planning.plan import judged_targets, make_plan
     from headway.planning.step_time import EngineCost
     from headway.planning.trials import Trials
@@ -103,7 +107,6 @@ def _plan(args: argparse.Namespace, ground: Ground, source: Source, terms: Terms
 
     machine = ground.simulated.machine
     cost, limits = EngineCost(machine), machine.config.limits
-    demand = demand_of(source.workload)
     found = work_out(demand, cost, limits, ground.memory, ground.most_seqs, ground.budget)
     router = RouterName(args.router or RouterName.LEAST_LOADED)
     trials = Trials(

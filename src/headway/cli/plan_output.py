@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headway.cli.output import print_json
+from headway.cli.output import print_json, print_warnings
 from headway.cli.plan_machine import Ground
 from headway.cli.plan_source import Source
 from headway.config import Loaded, to_toml
@@ -49,8 +49,11 @@ def report_plan(
     router: str,
 ) -> None:
     """Write the files that were asked for, and print."""
+    from headway.planning.describe import assumptions
     from headway.planning.plan_json import plan_as_json
 
+    interferes = ground.simulated.interference is not None
+    assumed = list(assumptions(plan.arithmetic, router, interferes=interferes))
     loaded = ground.loaded_for(plan.chosen.setup.batch)
     text = settings_text(loaded, plan)
     value = {
@@ -58,37 +61,45 @@ def report_plan(
         "machine": ground.simulated.name,
         "step_costs": ground.simulated.source,
         "router": str(router),
+        "assumed": assumed,
         "workload": source.as_json(),
         "settings": text,
     }
     if args.write is not None and plan.holds:
         Path(args.write).write_text(text, encoding="utf-8")
+    elif args.write is not None:
+        print_warnings([f"{args.write} is not written, since nothing holds"])
     if args.output is not None:
         Path(args.output).write_text(json.dumps(value, allow_nan=False) + "\n", encoding="utf-8")
     if args.json:
         print_json(value)
         return
-    for line in _lines(ground, plan, terms, router, text, args.write):
+    for line in _lines(ground, plan, terms, assumed, text, args.write):
         print(line)
 
 
 def settings_text(loaded: Loaded, plan: Plan) -> str:
     """Return a settings file with what was set and planned, headed by what it is for."""
+    from headway.planning.choices import counted
     from headway.planning.describe import chance_said
 
-    setup = plan.chosen.setup
-    noun = "instance" if setup.instances == 1 else "instances"
+    number = plan.chosen.setup.instances
     head = (
-        f"# for each of {setup.instances} {noun}, by headway plan\n"
+        f"# of {'each of ' if number > 1 else ''}{counted(number, 'instance')}, by headway plan\n"
         f"# all targets hold on {chance_said(plan.chosen.result.chance)}\n\n"
     )
     return head + to_toml(loaded, without_defaults=True)
 
 
 def _lines(
-    ground: Ground, plan: Plan, terms: Terms, router: str, text: str, written: str | None
+    ground: Ground,
+    plan: Plan,
+    terms: Terms,
+    assumed: Sequence[str],
+    text: str,
+    written: str | None,
 ) -> Iterator[str]:
-    from headway.planning.describe import assumptions, steps
+    from headway.planning.describe import steps
     from headway.planning.describe_plan import verified
 
     yield f"plan for {ground.simulated.name} ({ground.simulated.source})"
@@ -97,10 +108,10 @@ def _lines(
     yield from verified(plan, terms)
     yield ""
     yield "assumed"
-    yield from (f"  {each}" for each in assumptions(plan.arithmetic, router))
+    yield from (f"  {each}" for each in assumed)
     yield ""
     if not plan.holds:
-        yield "no settings are written, since none hold"
+        yield "there are no settings that hold"
     elif written is not None:
         yield f"settings written to {written}: headway serve --config {written}"
     else:

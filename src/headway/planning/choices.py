@@ -18,10 +18,9 @@ class Setup:
 
     def __str__(self) -> str:
         """As in progress and tables."""
-        noun = "instance" if self.instances == 1 else "instances"
         return (
-            f"{self.instances} {noun} with {self.batch.num_seqs} sequences, "
-            f"{self.batch.budget} tokens a step"
+            f"{counted(self.instances, 'instance')} with "
+            f"{counted(self.batch.num_seqs, 'sequence')}, {self.batch.budget} tokens a step"
         )
 
 
@@ -49,3 +48,8 @@ def missed_of(result: TrialResult) -> list[AimResult]:
     """Return the targets that were missed on some day, the most often missed first."""
     aims = (each for each in result.aims if each.chance.held < each.chance.of)
     return sorted(aims, key=lambda each: each.chance.held)
+
+
+def counted(number: int, noun: str) -> str:
+    """Return so many of something."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -8,6 +8,7 @@ from math import isfinite
 from headway.planning.arithmetic import Arithmetic
 from headway.planning.batch import Batch
 from headway.planning.chance import Chance
+from headway.planning.choices import counted
 from headway.planning.demand import ClassDemand, Demand
 from headway.planning.kv import KvMemory
 
@@ -75,7 +76,7 @@ def _batch(found: Arithmetic) -> Iterator[str]:
     else:
         yield "no target bounds the time of a step"
     yield (
-        f"{batch.num_seqs} sequences that hold {batch.context:.4g} tokens each (mean "
+        f"{counted(batch.num_seqs, 'sequence')}, holding {batch.context:.4g} tokens each (mean "
         f"{demand.contexts.mean:.4g}, exceeded at 1 moment in 100): a decode takes "
         f"{milliseconds(batch.decode_s)}"
     )
@@ -154,8 +155,7 @@ def _instances(found: Arithmetic) -> Iterator[str]:
     yield f"{parts} = {needed.peak:.4g} output tokens a second"
     yield (
         f"/ {needed.each:.4g} ({found.chosen.num_seqs} in {milliseconds(found.chosen.step_s)}) "
-        f"= {needed.peak / needed.each:.3g}: {needed.number} "
-        + ("instance" if needed.number == 1 else "instances")
+        f"= {needed.peak / needed.each:.3g}: {counted(needed.number, 'instance')}"
     )
 
 
@@ -178,8 +178,14 @@ def chance_said(chance: Chance) -> str:
     )
 
 
-def assumptions(found: Arithmetic, router: str = "") -> Iterator[str]:
-    """Yield what a plan takes for granted."""
+def assumptions(found: Arithmetic, router: str, *, interferes: bool) -> Iterator[str]:
+    """Yield what a plan takes for granted.
+
+    Args:
+        found: the arithmetic.
+        router: between instances.
+        interferes: whether the machine slows down from time to time, as far as it is known.
+    """
     yield (
         "days are like the one that was given: drawn anew where it is drawn, resampled in pieces "
         "where it was recorded"
@@ -189,6 +195,7 @@ def assumptions(found: Arithmetic, router: str = "") -> Iterator[str]:
         f"a class without targets keeps up if 99 in 100 of its requests are done within a tenth "
         f"of the day, {found.demand.duration_s / 10:.4g} s, or twice what one takes alone"
     )
-    if found.instances.number > 1 and router:
-        yield f"requests are shared out by a router that is {router}; every instance is alike"
+    if interferes:
+        yield "slow stretches of the profile come again in the simulation, not in the arithmetic"
+    yield f"instances are alike, behind a router that is {router}"
     yield "the network and the clients take no time"

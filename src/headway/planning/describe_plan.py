@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import inf, isfinite
 
-from headway.planning.choices import Choice, missed_of, strain
+from headway.planning.choices import Choice, counted, missed_of, strain
 from headway.planning.describe import chance_said, milliseconds
 from headway.planning.plan import AtLoad, Plan
 from headway.planning.trial import Aim, AimResult, TrialResult
@@ -38,8 +38,9 @@ def _verdict(plan: Plan, terms: Terms) -> str:
     if plan.holds:
         return f"{plan.chosen.setup}: all targets hold on {chance_said(chance)}"
     return (
-        f"nothing holds with a chance of {terms.promise:.0%} on at most {terms.most_instances} "
-        f"instances; the best: {plan.chosen.setup}, on {chance_said(chance)}"
+        f"nothing holds with a chance of {terms.promise:.0%} on at most "
+        f"{counted(terms.most_instances, 'instance')}; the best: {plan.chosen.setup}, on "
+        f"{chance_said(chance)}"
     )
 
 
@@ -101,5 +102,5 @@ def _other(each: Choice, chosen: Choice) -> tuple[str, ...]:
         str(setup.batch.budget),
         f"{chance.held} of {chance.of}",
         f"{each.risk:.0%}" if each.risk < inf else "not served",
-        "the same" if not more else f"{more:+d} instance" + ("s" if abs(more) > 1 else ""),
+        f"{'+' if more > 0 else '-'}{counted(abs(more), 'instance')}" if more else "the same",
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from headway.planning.alone import alone_p99
 from headway.planning.arithmetic import Arithmetic
+from headway.planning.batch import Batch
 from headway.planning.binding import Binding, binding_of
 from headway.planning.choices import Choice, Setup, missed_of
 from headway.planning.demand import by_class
@@ -88,7 +89,7 @@ def make_plan(arithmetic: Arithmetic, cost: StepCost, trials: Trials) -> Plan:
     chosen = found or min(trials.choices, key=_goodness)
     loads = [_at(trials, chosen.setup, factor) for factor in LOADS] if found else []
     if found:
-        trials.screen(replace(chosen.setup, instances=chosen.setup.instances + 1))
+        _look_around(chosen.setup, batches, trials)
     return Plan(
         arithmetic=arithmetic,
         chosen=chosen,
@@ -98,6 +99,14 @@ def make_plan(arithmetic: Arithmetic, cost: StepCost, trials: Trials) -> Plan:
         loads=loads,
         binding=_binding(arithmetic, cost, chosen, loads),
     )
+
+
+def _look_around(setup: Setup, batches: Sequence[Batch], trials: Trials) -> None:
+    """Try the neighbours of a setup on a few days, as the next best choices."""
+    trials.screen(replace(setup, instances=setup.instances + 1))
+    for batch in batches:
+        if batch != setup.batch:
+            trials.screen(replace(setup, batch=batch))
 
 
 def _goodness(choice: Choice) -> tuple[float, float, int]:

@@ -10,7 +10,6 @@ from typing import Any
 from headway.planning.arithmetic import Arithmetic
 from headway.planning.batch import Batch
 from headway.planning.choices import Choice
-from headway.planning.describe import assumptions
 from headway.planning.plan import Plan
 from headway.planning.trial import AimResult, TrialResult
 from headway.planning.trials import Terms
@@ -30,7 +29,6 @@ def plan_as_json(plan: Plan, terms: Terms) -> dict[str, Any]:
         "loads": [{"factor": 1.0, **result_as_json(plan.chosen.result)}]
         + [{"factor": each.factor, **result_as_json(each.result)} for each in plan.loads],
         "binding": asdict(plan.binding),
-        "assumed": list(assumptions(plan.arithmetic)),
     }
     return {key: finite(each) for key, each in value.items()}
 
@@ -59,7 +57,7 @@ def _chance(found: TrialResult | AimResult) -> dict[str, Any]:
     return {
         "held": chance.held,
         "of": chance.of,
-        "share": chance.share,
+        "chance": chance.share,
         "interval": list(chance.interval()),
     }
 

@@ -58,18 +58,23 @@ class Search:
         return self._found[instances]
 
     def _best(self, instances: int) -> Choice | None:
-        screened = [self._trials.screen(Setup(batch, instances)) for batch in self._batches]
+        """Return what holds with so many instances, if anything does.
+
+        The arithmetic's batch goes first: few days say too little to leave it for another one.
+        """
+        first, *others = (Setup(batch, instances) for batch in self._batches)
+        return self._first_that_holds([first]) or self._first_that_holds(others)
+
+    def _first_that_holds(self, setups: Sequence[Setup]) -> Choice | None:
+        """Return the first setup that holds, of those with hope by their risk on a few days."""
         terms = self._trials.terms
+        screened = [self._trials.screen(each) for each in setups]
         hopeful = [each for each in screened if terms.may_hold(each.result.chance)]
-        for each in sorted(hopeful, key=self._preference):
+        for each in sorted(hopeful, key=lambda choice: choice.risk):
             judged = self._trials.judge(each.setup)
             if terms.holds(judged.result.chance):
                 return judged
         return None
-
-    def _preference(self, choice: Choice) -> tuple[bool, float]:
-        """The arithmetic's batch goes first: few days say too little to leave it for another."""
-        return choice.setup.batch != self._batches[0], choice.risk
 
 
 #: fewer instances between two numbers are tried one by one, from above
