@@ -227,6 +227,46 @@ def _scheduler_config(settings: Settings, checkpoint: Checkpoint) -> SchedulerCo
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryFacts:
+    """What the number of KV blocks is worked out from, in bytes.
+
+    Attributes:
+        config: of the model.
+        max_model_len: longest sequence, in tokens.
+        num_blocks: that the server would have.
+        block_bytes: of a block.
+        available_bytes: memory that can be had now.
+        other_bytes: taken before the blocks: weights and swap space.
+    """
+
+    config: ModelConfig
+    max_model_len: int
+    num_blocks: int
+    block_bytes: int
+    available_bytes: int
+    other_bytes: int
+
+
+def memory_of(settings: Settings, progress: Callable[[str], None]) -> MemoryFacts:
+    """Return the memory that the model of these settings would have here, without loading it.
+
+    Raises:
+        UsageError: the model or the settings can't be used; the message says what to change.
+    """
+    checkpoint = _checkpoint(settings, progress)
+    config = checkpoint.config
+    max_model_len = _max_model_len(settings, config)
+    return MemoryFacts(
+        config=config,
+        max_model_len=max_model_len,
+        num_blocks=_num_blocks(settings, checkpoint, max_model_len),
+        block_bytes=kv_bytes_per_block(config, settings.kv.block_size, _kv_dtype(settings)),
+        available_bytes=available_memory_bytes(),
+        other_bytes=_other_bytes(settings, checkpoint),
+    )
+
+
 def longest_by_class(config: SchedulerConfig) -> Mapping[str, int]:
     """Return the longest sequence of each class; with reservations nobody has the whole pool."""
     limits = config.limits

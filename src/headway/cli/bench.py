@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import sys
 from typing import TYPE_CHECKING, Any
 
+from headway.cli.http_target import add_http, check_http, http_setup
 from headway.cli.options import add_settings, load
 from headway.cli.output import print_warnings
 from headway.cli.reporting import add_output
@@ -17,7 +16,6 @@ from headway.errors import UsageError
 
 if TYPE_CHECKING:
     from headway.bench import Options
-    from headway.bench.over_http import HttpSetup
     from headway.bench.running import Work
     from headway.report import Report
     from headway.workload import WorkloadSpec
@@ -47,36 +45,12 @@ def _add_target(group: argparse._ArgumentGroup) -> None:
         action="store_true",
         help="no server: the engine runs in this process, with the settings below",
     )
-    group.add_argument(
-        "--endpoint", choices=("completions", "chat"), default="completions", help="which API"
-    )
-    group.add_argument(
-        "--prompt-format",
-        choices=("text", "ids"),
-        default="text",
-        help="made-up prompts as text, or as token ids (exact lengths; completions only)",
-    )
+    add_http(group)
     group.add_argument(
         "--ignore-eos",
         action=argparse.BooleanOptionalAction,
         default=True,
         help="answers go on to the length that the workload says (default: on)",
-    )
-    group.add_argument(
-        "--api-key", metavar="KEY", help="sent as Bearer; default: $OPENAI_API_KEY, if set"
-    )
-    group.add_argument(
-        "--header", action="append", metavar="NAME:VALUE", help="sent along; may be repeated"
-    )
-    group.add_argument(
-        "--class-header", metavar="NAME", help="names the class, in place of service_tier"
-    )
-    group.add_argument("--tenant-header", metavar="NAME", help="names the tenant")
-    group.add_argument(
-        "--extra-body", metavar="JSON", help="fields added to each request, as a JSON object"
-    )
-    group.add_argument(
-        "--timeout-s", type=float, metavar="S", default=600.0, help="of a request (default: 600)"
     )
 
 
@@ -114,12 +88,9 @@ def _check(args: argparse.Namespace) -> None:
         raise UsageError(f"{given} sets up an engine in this process: it goes with --offline")
     if args.offline and args.url is not None:
         raise UsageError("--offline needs no URL: leave out one")
-    if args.prompt_format == "ids" and args.endpoint == "chat":
-        raise UsageError("--prompt-format ids needs --endpoint completions")
+    check_http(args)
     if args.warmup < 0:
         raise UsageError(f"--warmup must not be negative, not {args.warmup}")
-    if not args.timeout_s > 0:
-        raise UsageError(f"--timeout-s must be above 0, not {args.timeout_s:g}")
     if args.require is not None and not 0 < args.require <= 1:
         raise UsageError(f"--require is a share between 0 and 1, not {args.require:g}")
 
@@ -140,7 +111,8 @@ def _options(args: argparse.Namespace) -> Options:
 def _over_http(args: argparse.Namespace, spec: WorkloadSpec) -> Work:
     from headway.bench.over_http import bench_over_http
 
-    setup, options = _setup(args), _options(args)
+    setup = http_setup(args, args.url or _DEFAULT_URL, ignore_eos=args.ignore_eos)
+    options = _options(args)
     facts = _facts(args, spec, "openai-chat" if args.endpoint == "chat" else "openai")
     return lambda on_session: bench_over_http(setup, spec, options, facts, on_session)
 
@@ -154,52 +126,6 @@ def _offline(args: argparse.Namespace, spec: WorkloadSpec) -> Work:
     return lambda on_session: bench_offline(
         loaded.settings, spec, options, facts, on_session, ignore_eos=args.ignore_eos
     )
-
-
-def _setup(args: argparse.Namespace) -> HttpSetup:
-    from headway.bench import parse_url
-    from headway.bench.over_http import HttpSetup
-
-    return HttpSetup(
-        target=parse_url(args.url or _DEFAULT_URL),
-        model=vars(args).get("model.path"),
-        endpoint=args.endpoint,
-        prompt_format=args.prompt_format,
-        ignore_eos=args.ignore_eos,
-        class_header=args.class_header,
-        tenant_header=args.tenant_header,
-        headers=_headers(args),
-        extra=_extra(args.extra_body),
-        timeout_s=args.timeout_s,
-    )
-
-
-def _headers(args: argparse.Namespace) -> dict[str, str]:
-    headers = {}
-    key = args.api_key or os.environ.get("OPENAI_API_KEY")
-    if key:
-        headers["Authorization"] = f"Bearer {key}"
-    for each in args.header or ():
-        name, colon, value = each.partition(":")
-        if not colon or not name.strip():
-            raise UsageError(f"--header {each!r}: use NAME:VALUE")
-        headers[name.strip()] = value.strip()
-    for name, value in headers.items():
-        if not (name + value).isprintable() or not (name + value).isascii():
-            raise UsageError(f"the header {name!r} has characters that headers can't have")
-    return headers
-
-
-def _extra(text: str | None) -> dict[str, Any]:
-    if text is None:
-        return {}
-    try:
-        extra = json.loads(text)
-    except ValueError as error:
-        raise UsageError(f"--extra-body is no JSON: {error}") from None
-    if not isinstance(extra, dict):
-        raise UsageError("--extra-body must be a JSON object")
-    return extra
 
 
 def _facts(args: argparse.Namespace, spec: WorkloadSpec, backend: str) -> dict[str, Any]:

@@ -25,6 +25,9 @@ COMMANDS = (
     Command("bench", "[URL]", "put load on a server and report what it made of it"),
     Command("compare", "", "run a workload without batches, and with each kind of them"),
     Command("simulate", "", "run a workload through the scheduler on a virtual clock"),
+    Command(
+        "plan", "", "set up batch, KV and instances for targets, with the chance that they hold"
+    ),
     Command("advise", "", "say whether to batch, to scale, or to isolate classes, by simulation"),
     Command("calibrate", "[MODEL]", "measure what steps cost on this machine, and write a profile"),
     Command("replay", "JOURNAL", "run a recorded journal through the scheduler and compare"),

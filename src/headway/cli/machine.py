@@ -68,13 +68,16 @@ def load_simulated(args: argparse.Namespace) -> Loaded:
     return load(args)
 
 
-def simulated_from(args: argparse.Namespace, settings: Settings) -> Simulated:
-    """Return the machine that flags and settings say.
+def simulated_from(
+    args: argparse.Namespace, settings: Settings, context: int | None = None
+) -> Simulated:
+    """Return the machine that flags and settings say; ``context`` goes before what these say of it.
 
     Raises:
         UsageError: they contradict each other, or leave something open; the message says what.
     """
-    return simulated_on(_profile(args, settings), settings, _context(args, settings))
+    profile = _profile(args, settings)
+    return simulated_on(profile, settings, context or _context(args, settings))
 
 
 def simulated_on(profile: Profile, settings: Settings, context: int | None) -> Simulated:

@@ -67,7 +67,7 @@ def spec_from(args: argparse.Namespace, *, default_rate: float | None = None) ->
 
     from headway.workload import WorkloadSpec, read_spec
 
-    flags = {k.removeprefix(_DEST): v for k, v in vars(args).items() if k.startswith(_DEST)}
+    flags = {key: vars(args)[_DEST + key] for key in flags_of_stream(args)}
     given: dict[str, Any] = {}
     if args.seed is not None:
         given["seed"] = args.seed
@@ -75,12 +75,17 @@ def spec_from(args: argparse.Namespace, *, default_rate: float | None = None) ->
         given["duration_s"] = args.duration_s
     if args.workload is None:
         stream = _stream(flags, default_rate, args.duration_s)
-        return WorkloadSpec(streams=(stream,), targets=_targets(args.goodput), **given)
+        return WorkloadSpec(streams=(stream,), targets=targets_from(args.goodput), **given)
     if flags:
         name = next(iter(flags)).replace("_", "-")
         raise UsageError(f"--{name} makes a stream of its own: it goes into the --workload file")
     spec = replace(read_spec(Path(args.workload)), **given)
-    return replace(spec, targets={**spec.targets, **_targets(args.goodput)})
+    return replace(spec, targets={**spec.targets, **targets_from(args.goodput)})
+
+
+def flags_of_stream(args: argparse.Namespace) -> list[str]:
+    """Return the names of the flags of a stream that were given."""
+    return [key.removeprefix(_DEST) for key in vars(args) if key.startswith(_DEST)]
 
 
 def _stream(flags: dict[str, Any], default_rate: float | None, duration_s: float | None) -> Any:
@@ -96,7 +101,12 @@ def _stream(flags: dict[str, Any], default_rate: float | None, duration_s: float
     return stream_of(flags)
 
 
-def _targets(given: list[str] | None) -> dict[str, Targets]:
+def targets_from(given: list[str] | None) -> dict[str, Targets]:
+    """Return the targets that ``--goodput`` states.
+
+    Raises:
+        UsageError: it states none.
+    """
     from headway.workload import EVERY_CLASS, Targets
 
     made: dict[str, dict[str, float]] = {}

@@ -33,15 +33,27 @@ def hidden_keys(settings: Settings) -> list[str]:
     return [each.key for each in every if each.secret and value_of(settings, each.key)]
 
 
-def to_toml(loaded: Loaded) -> str:
-    """Write all settings as TOML; what is unset or secret is a comment."""
-    parts = [_lines(loaded, name, settings_of(section)) for name, section in SECTIONS.items()]
-    parts += [
-        _lines(loaded, f"{kind}.{_key(name)}", table_settings(kind, name))
+def to_toml(loaded: Loaded, *, without_defaults: bool = False) -> str:
+    """Write all settings as TOML; what is unset or secret is a comment.
+
+    ``without_defaults`` leaves out what nobody has set, and sections of which nothing is left.
+    """
+    groups = [(name, settings_of(section)) for name, section in SECTIONS.items()]
+    tables = [
+        (f"{kind}.{_key(name)}", table_settings(kind, name))
         for kind in TABLES
         for name in getattr(loaded.settings, kind)
     ]
+    if without_defaults:
+        groups = [(name, _set(loaded, settings)) for name, settings in groups]
+        groups = [group for group in groups if group[1]]
+        tables = [(name, _set(loaded, settings)) for name, settings in tables]
+    parts = [_lines(loaded, name, settings) for name, settings in (*groups, *tables)]
     return "\n".join("\n".join(lines) + "\n" for lines in parts)
+
+
+def _set(loaded: Loaded, settings: Iterable[Setting]) -> tuple[Setting, ...]:
+    return tuple(each for each in settings if loaded.origins[each.key].kind != "default")
 
 
 def _lines(loaded: Loaded, header: str, settings: Iterable[Setting]) -> Iterator[str]:

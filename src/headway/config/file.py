@@ -19,8 +19,8 @@ from headway.errors import ConfigError
 class Origin:
     """Where a value came from, and its name there.
 
-    ``kind`` is ``default``, ``file``, ``environment``, ``flag``, or ``protect`` for what
-    ``scheduler.protect`` set.
+    ``kind`` is ``default``, ``file``, ``environment``, ``flag``, ``protect`` for what
+    ``scheduler.protect`` set, or ``plan`` for what ``headway plan`` chose.
     """
 
     kind: str
@@ -30,6 +30,8 @@ class Origin:
         """As in messages: ``flag --port``."""
         if self.kind == "protect":
             return f"protect = {self.name}"
+        if self.kind == "plan" and self.name:
+            return f"plan: {self.name}"
         return f"{self.kind} {self.name}".rstrip()
 
 

@@ -1,0 +1,193 @@
+"""``headway plan --verify URL``: a plan's load on a live server, judged by the plan's targets."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from math import ceil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headway.cli.http_target import add_http, check_http, http_setup
+from headway.cli.output import print_json, print_rows, print_warnings
+from headway.cli.plan_source import source_of_json
+from headway.cli.workload import flags_of_stream
+from headway.config import all_settings
+from headway.errors import UsageError
+
+if TYPE_CHECKING:
+    from headway.bench.over_http import Measured
+    from headway.planning.trial import Aim
+    from headway.planning.verify import Expected, Verdict
+    from headway.workload import Workload
+
+_WARMUP = 3
+#: flags that make a plan, by their names in the namespace
+_PLANNING = (
+    *("workload", "goodput", "duration_s", "from_journal", "profile", "device", "model_config"),
+    *("weights", "config", "write", "seed", "promise", "days", "screening_days"),
+    *("max_instances", "router"),
+)
+_TESTING = ("plan", "load", "api_key", "header", "class_header", "tenant_header", "extra_body")
+_TESTING_DEFAULTS = {"endpoint": "completions", "prompt_format": "text", "timeout_s": 600.0}
+
+
+def add_verify(parser: argparse.ArgumentParser) -> None:
+    """Add the flags."""
+    group = parser.add_argument_group(
+        "verify", "Puts the load of a plan on a live server, and says whether its targets hold."
+    )
+    group.add_argument("--verify", metavar="URL", help="the server; needs --plan")
+    group.add_argument("--plan", metavar="FILE", help="as --output wrote it")
+    group.add_argument(
+        "--load", type=float, metavar="X", help="so many times the planned load (default: 1)"
+    )
+    add_http(group)
+
+
+def check_without_verify(args: argparse.Namespace) -> None:
+    """Refuse flags that only a load test knows.
+
+    Raises:
+        UsageError: one was given.
+    """
+    unset = {**dict.fromkeys(_TESTING), **_TESTING_DEFAULTS}
+    for name, value in unset.items():
+        if getattr(args, name) != value:
+            raise UsageError(f"--{name.replace('_', '-')} goes with --verify URL")
+
+
+def verify(args: argparse.Namespace) -> int:
+    """Run the load test; 1 if a target is missed."""
+    from headway.bench.over_http import measure_over_http
+    from headway.planning.verify import aims_of_plan, expected_at, verdicts
+
+    _check(args)
+    plan, factor = _read(Path(args.plan)), 1.0 if args.load is None else args.load
+    aims = aims_of_plan(plan)
+    workload = _fresh_day(plan, aims, factor)
+    seconds = workload.duration_s
+    print(f"headway: sending {len(workload.arrivals)} requests in {seconds:.4g} s", file=sys.stderr)
+    setup = http_setup(args, args.verify, ignore_eos=True)
+    measuring = measure_over_http(
+        setup, workload, seed=plan["terms"]["seed"], warmup=_WARMUP, progress=sys.stderr
+    )
+    measured = asyncio.run(measuring)
+    expected = expected_at(plan, factor)
+    found = verdicts(measured.records, aims, expected)
+    print_warnings(measured.doubts)
+    value = _as_json(measured, found, expected, factor)
+    if args.output is not None:
+        Path(args.output).write_text(json.dumps(value) + "\n", encoding="utf-8")
+    if args.json:
+        print_json(value)
+    else:
+        _print(args.verify, measured, found, expected, factor)
+    return 0 if all(each.held for each in found) else 1
+
+
+def _check(args: argparse.Namespace) -> None:
+    check_http(args)
+    if args.plan is None:
+        raise UsageError("--verify needs --plan FILE, which headway plan --output writes")
+    if args.load is not None and not 0 < args.load < float("inf"):
+        raise UsageError(f"--load must be above 0, not {args.load:g}")
+    given = ["--" + each.replace("_", "-") for each in _PLANNING if getattr(args, each) is not None]
+    given += ["--" + each.replace("_", "-") for each in flags_of_stream(args)]
+    given += [s.flag for s in all_settings() if s.key in vars(args) and s.flag != "--model"]
+    if given:
+        raise UsageError(f"{given[0]} makes a plan, and --verify tests the one in --plan")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        plan = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"{path} can't be read: {error.strerror}") from error
+    except ValueError as error:
+        raise UsageError(f"{path} is no JSON: {error}") from error
+    if not isinstance(plan, dict):
+        raise UsageError(f"{path} is no plan of headway plan --output")
+    return plan
+
+
+def _fresh_day(plan: Mapping[str, Any], aims: Sequence[Aim], factor: float) -> Workload:
+    """Return a day that the plan was not made on."""
+    from headway.planning.louder import louder
+    from headway.planning.verify import targets_of
+
+    source = source_of_json(plan["workload"], targets_of(aims))
+    days = source.days(targets_of(aims))
+    return louder(list(days.draw(ceil(factor), plan["terms"]["seed"] + 1)), factor)[0]
+
+
+# ------------------------------------------------------------- what it says
+
+
+def _print(
+    url: str,
+    measured: Measured,
+    found: Sequence[Verdict],
+    expected: Expected | None,
+    factor: float,
+) -> None:
+    held = all(each.held for each in found)
+    print(f"{measured.model} at {url}, {factor:g} times the planned load:")
+    head = ("target", "limit", "measured", "simulated days", "")
+    print_rows([head, *map(_row, found)], indent="  ")
+    failed = sum(each.outcome != "completed" for each in measured.records)
+    print(f"  {len(measured.records)} requests, {failed} not completed")
+    for line in _said_before(expected, factor):
+        print(f"  {line}")
+    print("held" if held else "not held")
+
+
+def _row(each: Verdict) -> tuple[str, ...]:
+    from headway.planning.describe import milliseconds
+    from headway.planning.describe_plan import aim_said, shown
+
+    measured = "-" if each.measured_s is None else shown(each.measured_s)
+    simulated = "-"
+    if each.simulated:
+        simulated = f"{shown(min(each.simulated))} to {shown(max(each.simulated))}"
+    verdict = "held" if each.held else "NOT HELD"
+    return aim_said(each.aim), milliseconds(each.aim.limit_s), measured, simulated, verdict
+
+
+def _said_before(expected: Expected | None, factor: float) -> Iterator[str]:
+    if expected is None:
+        yield f"the plan did not simulate {factor:g} times its load"
+    else:
+        days = f"{expected.held} of {expected.of} days"
+        yield f"simulated at that load: all targets held on {days}"
+
+
+def _as_json(
+    measured: Measured, found: Sequence[Verdict], expected: Expected | None, factor: float
+) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    from headway.planning.plan_json import finite
+
+    value = {
+        "held": all(each.held for each in found),
+        "model_id": measured.model,
+        "load": factor,
+        "num_requests": len(measured.records),
+        "num_completed": sum(each.outcome == "completed" for each in measured.records),
+        "targets": [
+            {
+                **asdict(each.aim),
+                "measured_s": each.measured_s,
+                "simulated_s": list(each.simulated),
+                "held": each.held,
+            }
+            for each in found
+        ],
+        "simulated": None if expected is None else {"held": expected.held, "of": expected.of},
+        "warnings": list(measured.doubts),
+    }
+    return {key: finite(each) for key, each in value.items()}

@@ -1,0 +1,106 @@
+"""Step 6 of a plan in words: what was simulated, what came of it, what else there is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import inf, isfinite
+
+from headway.planning.choices import Choice, counted, missed_of, strain
+from headway.planning.describe import chance_said, milliseconds
+from headway.planning.plan import AtLoad, Plan
+from headway.planning.trial import Aim, AimResult, TrialResult
+from headway.planning.trials import Terms
+from headway.report import aligned
+
+_SHOWN = 6
+
+
+def verified(plan: Plan, terms: Terms) -> Iterator[str]:
+    """Yield the lines of step 6, then headroom, what binds, and the next best choices."""
+    yield "6 simulated with the scheduler that serves"
+    yield from (f"  {each}" for each in plan.reasons)
+    yield f"  {_verdict(plan, terms)}"
+    yield from (f"  {each}" for each in aligned([_HEAD, *map(_row, plan.chosen.result.aims)]))
+    yield from _busy(plan.chosen.result)
+    if plan.loads:
+        yield "headroom"
+        yield from (f"  {_at_load(each)}" for each in plan.loads)
+    yield f"what binds: {plan.binding.what}: {plan.binding.why}"
+    others = plan.others[:_SHOWN]
+    if others:
+        yield "next best"
+        rows = [_OTHERS_HEAD, *(_other(each, plan.chosen) for each in others)]
+        yield from (f"  {each}" for each in aligned(rows))
+
+
+def _verdict(plan: Plan, terms: Terms) -> str:
+    chance = plan.chosen.result.chance
+    if plan.holds:
+        return f"{plan.chosen.setup}: all targets hold on {chance_said(chance)}"
+    return (
+        f"nothing holds with a chance of {terms.promise:.0%} on at most "
+        f"{counted(terms.most_instances, 'instance')}; the best: {plan.chosen.setup}, on "
+        f"{chance_said(chance)}"
+    )
+
+
+_HEAD = ("target", "limit", "median day", "worst day", "margin", "held", "95 % interval")
+
+
+def _row(found: AimResult) -> tuple[str, ...]:
+    chance = found.chance
+    low, high = chance.interval()
+    figures = sorted(each for each in found.by_day if each is not None)
+    middle = figures[len(figures) // 2] if figures else 0.0
+    return (
+        aim_said(found.aim),
+        milliseconds(found.aim.limit_s),
+        shown(middle),
+        shown(figures[-1] if figures else 0.0),
+        f"{1 - strain(found):.0%}" if strain(found) < inf else "none",
+        f"{chance.held} of {chance.of}",
+        f"{low:.1%} to {high:.1%}",
+    )
+
+
+def aim_said(aim: Aim) -> str:
+    """Say what a target is of."""
+    return f"{aim.class_name} {aim.metric.upper()} p{100 * aim.share:g}"
+
+
+def shown(seconds: float) -> str:
+    """Return a time; infinite where requests were not served."""
+    return milliseconds(seconds) if isfinite(seconds) else "not served"
+
+
+def _busy(result: TrialResult) -> Iterator[str]:
+    load = result.load
+    yield (
+        f"  busy {load.busy_share:.0%} of the time, KV {load.kv_mean:.0%} used (at most "
+        f"{load.kv_peak:.0%}), batch {load.slots_mean:.0%} filled (at most {load.slots_peak:.0%}), "
+        f"{load.num_preemptions} preemptions, queue p99 {milliseconds(load.queue_p99_s)} on the "
+        f"worst day, {load.output_tokens_a_second:.4g} tokens/s"
+    )
+
+
+def _at_load(each: AtLoad) -> str:
+    chance = each.result.chance
+    missed = [aim_said(m.aim) for m in missed_of(each.result)]
+    what = f"; missed: {', '.join(missed)}" if missed else ""
+    return f"{each.factor:g} times the load: {chance.held} of {chance.of} days hold{what}"
+
+
+_OTHERS_HEAD = ("instances", "sequences", "tokens a step", "days held", "worst of a limit", "costs")
+
+
+def _other(each: Choice, chosen: Choice) -> tuple[str, ...]:
+    chance, setup = each.result.chance, each.setup
+    more = setup.instances - chosen.setup.instances
+    return (
+        str(setup.instances),
+        str(setup.batch.num_seqs),
+        str(setup.batch.budget),
+        f"{chance.held} of {chance.of}",
+        f"{each.risk:.0%}" if each.risk < inf else "not served",
+        f"{'+' if more > 0 else '-'}{counted(abs(more), 'instance')}" if more else "the same",
+    )
