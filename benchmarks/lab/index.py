@@ -32,8 +32,9 @@ make lab
 ```
 
 installs what serving needs (no torch), fetches the default model once, runs all and writes these
-pages anew: three to five minutes on two idle cores. Questions 1 to 4 are measured, on the real executor with the default model, and the same code runs on a simulated one
-(a 7B model on an A100). The others are simulated, in virtual time, and the same on every machine.
+pages anew: three to five minutes on two idle cores. Questions 1 to 4 are measured, on the real
+executor with the default model, and the same code runs on a simulated one (a 7B model on an A100).
+The others are simulated, in virtual time, and the same on every machine.
 
 - What was measured is kept in [measured.json](measured.json). `make lab ARGS=--saved` makes pages
   from it and from fresh simulations; a test does so too, and compares.
