@@ -53,7 +53,7 @@ format: $(CAN_TEST)
 docs: $(CAN_TEST)
 	$(VENV)/bin/python scripts/reference_docs.py
 
-lab: $(CAN_TEST)
+lab: $(CAN_SERVE)
 	$(RUN) benchmarks.lab --write docs/lab $(ARGS)
 
 # The kernels' tests under the sanitizers of gcc.

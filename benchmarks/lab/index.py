@@ -31,9 +31,10 @@ run, and its answer in two sentences. From a checkout:
 make lab
 ```
 
-runs all and writes these pages anew, in three to five minutes on two idle cores. Questions 1 to 4
-are measured, on the real executor with the default model, and the same code runs on a simulated one
-(a 7B model on an A100). The others are simulated, in virtual time, and the same on every machine.
+installs what serving needs (no torch), fetches the default model once, runs all and writes these
+pages anew: three to five minutes on two idle cores. Questions 1 to 4 are measured, on the real
+executor with the default model, and the same code runs on a simulated one (a 7B model on an A100).
+The others are simulated, in virtual time, and the same on every machine.
 
 - What was measured is kept in [measured.json](measured.json). `make lab ARGS=--saved` makes pages
   from it and from fresh simulations; a test does so too, and compares.
