@@ -57,7 +57,8 @@ struct TileLayout {
 // kPanel: [panel][group][block], with what a block has of a group of kGroup inputs in one piece. With
 // floats, weight k of column c lies there at [k / step][c][k % step]; with integers the codes lie at
 // [k / 4][c][k % 4], in 4 bits: the first half of the group in the low nibbles, the second in the
-// high ones. Scales, in memory of their own: [scale, minimum if any][c], or for either half of it.
+// high ones. Scales, in memory of their own: [scale, minimum if any][c], or for either half of it; those
+// of wide groups as [panel][wide group][block].
 enum class Packed : int {
   f32,
   f16,
@@ -80,7 +81,7 @@ struct PackedTraits {
   int zero_shift;   // codes are above 2^zero_shift; -1: a minimum is stored
   int scale_bytes;  // of one scale
   int per_group;    // scales, and minima, of one column in a group
-  int group = kGroup;
+  int group = kGroup;  // inputs that share them
 
   HW_MEMBER bool is_integer() const { return code_bits <= 8; }
   HW_MEMBER Kind activations() const {
