@@ -176,6 +176,15 @@ ENGINES: Final = (
         setting="int8 in wide groups made of the file's weights, bfloat16 KV",
         options=headway(model__quantization="int8"),
     ),
+    EngineSpec(
+        name="headway int8, int8 KV",
+        peer=HEADWAY,
+        module="headway",
+        file="gguf",
+        setting="int8 in wide groups made of the file's weights, int8 KV",
+        options=headway(model__quantization="int8", kv__dtype="int8"),
+        only=(SMOLLM2.name,),
+    ),
     LLAMA_BENCH(
         name="llama.cpp Q4_0",
         file="q4_0",

@@ -6,28 +6,33 @@ from benchmarks.peers.results import Cell, EngineResult, Row, ShapeResult
 from benchmarks.table import aligned, markdown
 
 _LEGEND = """\
-Tokens a second: the median of the rounds, ± half the range in percent. Ratio: {headway} over the
-best peer, the median of the ratios of each round. Fork-join: what an empty parallel region took
-beside {headway}'s measurements / the best peer's; figures compare where these do."""
+Tokens a second: the median of the rounds, ± half the range in percent. * is the best of a side.
+Ratio: the best of Headway's rows over the best peer, the median of the ratios of each round;
+default: that of {headway} alone. Fork-join: what an empty parallel region took beside the
+measurements of the best row / the best peer; figures compare where these do."""
 
 
 def legend(headway: str) -> str:
     return _LEGEND.format(headway=headway)
 
 
-def figures(result: ShapeResult, rows: list[Row], headway: str, *, as_markdown: bool) -> str:
+def figures(result: ShapeResult, rows: list[Row], *, as_markdown: bool) -> str:
     names = [name for name in result.engines if any(name in row.cells for row in rows)]
-    head = [result.label, *names, "ratio", "target", "met", "fork-join ns"]
-    lines = [_figure(row, names, headway) for row in rows]
+    head = [result.label, *names, "ratio", "default", "target", "met", "fork-join ns"]
+    lines = [_figure(row, names) for row in rows]
     return markdown(head, lines) if as_markdown else aligned(head, lines)
 
 
-def _figure(row: Row, names: list[str], headway: str) -> list[str]:
-    cells = [_rate(row.cells.get(name), is_best=name == row.best_peer) for name in names]
-    target = "" if row.target is None else f"{row.target:.2f}"
+def _figure(row: Row, names: list[str]) -> list[str]:
+    best = (row.best_own, row.best_peer)
+    cells = [_rate(row.cells.get(name), is_best=name in best) for name in names]
     met = {True: "yes", False: "no", None: ""}[row.is_met]
-    ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
-    return [row.label, *cells, ratio, target, met, _latencies(row, headway)]
+    numbers = [_number(each) for each in (row.ratio, row.default_ratio, row.target)]
+    return [row.label, *cells, *numbers, met, _latencies(row)]
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"
 
 
 def _rate(cell: Cell | None, *, is_best: bool) -> str:
@@ -37,8 +42,8 @@ def _rate(cell: Cell | None, *, is_best: bool) -> str:
     return f"{mark}{cell.median:.{0 if cell.median >= 100 else 1}f} ±{100 * cell.spread:.0f}"
 
 
-def _latencies(row: Row, headway: str) -> str:
-    both = [row.cells.get(headway), row.cells.get(row.best_peer or "")]
+def _latencies(row: Row) -> str:
+    both = [row.cells.get(row.best_own or ""), row.cells.get(row.best_peer or "")]
     return " / ".join(f"{cell.fork_join_ns:.0f}" if cell else "–" for cell in both)
 
 

@@ -61,12 +61,18 @@ class Cell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One figure of all engines. ``ratio`` is Headway's over the best peer's."""
+    """One figure of all engines.
+
+    ``ratio`` is that of the best of Headway's rows over the best of the peers', since both sides
+    have several; ``default_ratio`` is that of Headway's default.
+    """
 
     label: str
     cells: dict[str, Cell]
     best_peer: str | None
+    best_own: str | None
     ratio: float | None
+    default_ratio: float | None
     target: float | None
 
     @property
@@ -78,7 +84,7 @@ class Row:
 
 
 def rows(result: ShapeResult, cases: Iterable[Case], headway: str) -> list[Row]:
-    """Return a row for each figure; ``headway`` is the engine that is compared with the peers."""
+    """Return a row for each figure; ``headway`` is the row of Headway's default."""
     return [_row(result, case, figure, headway) for case in cases for figure in case.figures]
 
 
@@ -91,12 +97,27 @@ def _row(result: ShapeResult, case: Case, figure: Figure, headway: str) -> Row:
             rates[each.round] = rate(figure.kind, case, each.timing)
             latencies.setdefault(each.engine, []).append(each.fork_join_ns)
     cells = {name: _cell(list(r.values()), latencies[name]) for name, r in of_engine.items()}
-    peers = [name for name in cells if not result.engines[name].is_headway]
-    best = max(peers, key=lambda name: cells[name].median, default=None)
-    ratio = None
-    if best is not None and headway in of_engine:
-        ratio = _paired_ratio(of_engine[headway], of_engine[best])
-    return Row(label=figure.label, cells=cells, best_peer=best, ratio=ratio, target=figure.target)
+    own = _best(cells, [name for name in cells if result.engines[name].is_headway])
+    best = _best(cells, [name for name in cells if not result.engines[name].is_headway])
+
+    def ratio(name: str | None) -> float | None:
+        if name is None or best is None or name not in of_engine:
+            return None
+        return _paired_ratio(of_engine[name], of_engine[best])
+
+    return Row(
+        label=figure.label,
+        cells=cells,
+        best_peer=best,
+        best_own=own,
+        ratio=ratio(own),
+        default_ratio=ratio(headway),
+        target=figure.target,
+    )
+
+
+def _best(cells: dict[str, Cell], names: list[str]) -> str | None:
+    return max(names, key=lambda name: cells[name].median, default=None)
 
 
 def _cell(rates: Sequence[float], latencies: Sequence[float]) -> Cell:
@@ -123,7 +144,9 @@ def plain_row(row: Row) -> dict[str, Any]:
             for name, c in row.cells.items()
         },
         "best_peer": row.best_peer,
+        "best_own": row.best_own,
         "ratio": row.ratio,
+        "default_ratio": row.default_ratio,
         "target": row.target,
         "met": row.is_met,
     }

@@ -113,7 +113,7 @@ def _text(results: list[tuple[ShapeResult, Sequence[Case]]], *, as_markdown: boo
     parts = []
     for result, cases in results:
         table = rows(result, cases, HEADWAY)
-        parts.append(report.figures(result, table, HEADWAY, as_markdown=as_markdown))
+        parts.append(report.figures(result, table, as_markdown=as_markdown))
         parts.append(report.engines(result, as_markdown=as_markdown))
     return "\n\n".join([*parts, report.legend(HEADWAY)])
 

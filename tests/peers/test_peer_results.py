@@ -67,6 +67,14 @@ def test_another_row_of_headway_is_no_peer() -> None:
     assert row.is_met is None
 
 
+def test_the_best_rows_of_both_sides_are_compared_and_the_default_beside_them() -> None:
+    found = result({"headway": [1.0], "headway int8": [0.5], "peer": [2.0], "slow peer": [3.0]})
+    found.engines["headway int8"].is_headway = True
+    (row,) = rows(found, [CASE], "headway")
+    assert (row.best_own, row.best_peer) == ("headway int8", "peer")
+    assert (row.ratio, row.default_ratio) == (4.0, 2.0)
+
+
 def test_rounds_that_one_side_lacks_do_not_count() -> None:
     (row,) = rows(result({"headway": [1.0, 1.0], "peer": [3.0]}), [CASE], "headway")
     assert row.ratio == 3.0
@@ -80,9 +88,9 @@ def test_without_headway_there_is_no_ratio() -> None:
 def test_table_names_the_best_and_says_what_is_met() -> None:
     found = result({"headway": [1.0], "peer": [2.0]})
     table = rows(found, [CASE], "headway")
-    text = figures(found, table, "headway", as_markdown=True)
-    assert "| Shape | headway | peer | ratio | target | met | fork-join ns |" in text
-    assert "| mix | 10.0 ±0 | *5.0 ±0 | 2.00 | 1.50 | yes | 100 / 100 |" in text
+    text = figures(found, table, as_markdown=True)
+    assert "| Shape | headway | peer | ratio | default | target | met | fork-join ns |" in text
+    assert "| mix | *10.0 ±0 | *5.0 ±0 | 2.00 | 2.00 | 1.50 | yes | 100 / 100 |" in text
     assert plain_row(table[0])["met"] is True
 
 
