@@ -126,6 +126,33 @@ def test_a_class_may_fill_its_own_pool_whatever_its_share_of_a_common_one() -> N
     assert found.separate[0].worst.mean == 1
 
 
+def test_the_best_of_many_divisions_is_judged_with_other_seeds() -> None:
+    targets = {"chat": Targets(ttft_s=0.1), "bulk": LONG}
+    chat = stream("chat", 0.5, 20, prompt=50, output=20)
+    slow = load(targets, chat, stream("bulk", 0.4, 20, prompt=6000, output=10, begin_s=0.1))
+    calm = load(targets, chat, stream("bulk", 5.0, 20, prompt=60, output=10, begin_s=0.1))
+    machine = machines(CHAT, BULK)
+    found = isolate(lambda count, seed: [machine] * count, {0: slow}, 2, others={1: calm})
+    assert found.shared.worst.mean < 0.9
+    chosen = choose(found)
+    assert (chosen.verdict, chosen.pools.worst.mean) == ("share", 1)
+    assert "of 1 other seeds" in chosen.advice
+
+
+def test_a_class_may_be_missing_with_a_seed_and_has_a_rate_of_its_own() -> None:
+    targets = {"chat": Targets(ttft_s=0.5)}
+    chat = stream("chat", 0.5, 10, prompt=50, output=10)
+    both = load(targets, chat, stream("bulk", 0.4, 10, prompt=6000, output=100))
+    machine = machines(CHAT, BULK)
+    seeds = {0: load(targets, chat), 1: both}
+    found = isolate(lambda count, seed: [machine] * count, seeds, 2, others={})
+    without, beside = (run.classes["chat"] for run in found.separate[0].runs)
+    assert found.separate[0].runs[0].classes["bulk"].num_requests == 0
+    # bulk queues in its own pool for long after: that takes nothing from the other's
+    assert beside.a_second(beside.output_tokens) == without.a_second(without.output_tokens)
+    assert found.separate[0].runs[1].overall.duration_s > 1.5 * beside.duration_s
+
+
 # -------------------------------------------------------------------- divisions
 
 

@@ -250,6 +250,10 @@ def test_seeds_show_their_spread_and_are_refused_where_nothing_is_drawn(
         (["--replicas", "2"], "--replicas goes with --trade"),
         (["--seeds", "2"], "--seeds goes with --trade"),
         (["--window-s", "2"], "--window-s goes with --trade"),
+        (["--trade", "--goodput", "ttft:9", "--window-s", "1e-9"], "most would be empty"),
+        (["--trade", "--goodput", "other/ttft:9"], "nothing is promised to default"),
+        (["--html", "/no-such-folder/page.html"], "there is no folder /no-such-folder"),
+        (["--csv", "/"], "/ can't be written: it is a folder"),
     ],
 )
 def test_what_cannot_be_answered_is_refused_in_one_line(
