@@ -18,7 +18,8 @@ from headway.core.classes import ServiceClass
 from headway.core.config import SchedulerConfig
 from headway.core.costs import StepCosts
 from headway.core.limits import SchedulerLimits
-from headway.planning.isolation import MOST_DIVISIONS, Isolation, divisions_of, isolate
+from headway.planning.divisions import MOST_DIVISIONS, divisions_of
+from headway.planning.isolation import Isolation, isolate
 from headway.planning.isolation_idle import idle_while_waiting
 from headway.planning.isolation_verdict import choose
 from headway.sim.fleet import FleetResult, simulate_fleet

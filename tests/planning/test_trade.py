@@ -175,7 +175,7 @@ def test_nothing_gains_where_one_alone_is_late(capsys: pytest.CaptureFixture[str
 
 
 def test_a_step_that_is_not_enough_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    found = traded(capsys, "ttft:400 tpot:40", rate_steps="12:0.5,12:22")
+    found = traded(capsys, "ttft:400 tpot:40", rate_steps="6:0.5,6:24", window_s="3")
     assert found["verdict"] == "scale"
     assert "not enough" in found["advice"]
     assert "--replicas 3 looks further" in found["advice"]
@@ -230,7 +230,8 @@ def test_seeds_show_their_spread_and_are_refused_where_nothing_is_drawn(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert traded(capsys, "ttft:1000")["num_seeds"] == 1  # constant gaps and lengths
-    drawn = traded(capsys, "ttft:300", process="poisson", rate_steps="6:0.5,6:9", window_s="4")
+    changes = {"process": "poisson", "rate_steps": "6:0.5,6:20", "output_tokens": "12"}
+    drawn = traded(capsys, "ttft:300", window_s="4", **changes)
     assert drawn["num_seeds"] == 3
     shares = [each["attained"] for each in drawn["windows"]["peak"]["settings"]]
     assert any(each["least"] < each["mean"] < each["most"] for each in shares)

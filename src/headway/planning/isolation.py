@@ -6,15 +6,14 @@ idles when its class has no work, whoever queues elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from heapq import nsmallest
-from itertools import combinations, pairwise
 from math import comb, inf
 
 from headway.core.classes import ServiceClass
 from headway.planning.advice_figures import alone_s
+from headway.planning.divisions import Division, divisions_of, name_of
 from headway.planning.fleets import MakeMachines, Spread, check_workloads, spread
 from headway.planning.isolation_idle import idle_while_waiting
 from headway.report import Figures, figures
@@ -23,12 +22,6 @@ from headway.sim.fleet import FleetResult, simulate_fleet
 from headway.sim.replica import Machine
 from headway.sim.routers import ClassIsolated, LeastLoaded, Router
 from headway.workload import Targets, Workload
-
-#: ways to divide the instances that are simulated, those nearest to the shares of the work
-MOST_DIVISIONS = 12
-
-Division = Mapping[str, int]
-"""The number of instances of each class; empty is one pool for all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,23 +171,6 @@ def _work(machine: Machine, workloads: Iterable[Workload]) -> dict[str, float]:
     return work
 
 
-def divisions_of(instances: int, work: Mapping[str, float]) -> list[Division]:
-    """Return ways to give each class an instance or more: those nearest to its work, in order."""
-    total = sum(work.values()) or 1.0
-    fair = {name: instances * each / total for name, each in work.items()}
-
-    def distance(division: Division) -> float:
-        return sum((division[name] - fair[name]) ** 2 for name in fair)
-
-    return nsmallest(MOST_DIVISIONS, _divisions(instances, list(work)), key=distance)
-
-
-def _divisions(instances: int, names: Sequence[str]) -> Iterator[Division]:
-    for cuts in combinations(range(1, instances), len(names) - 1):
-        ends = (0, *cuts, instances)
-        yield {name: end - begin for name, (begin, end) in zip(names, pairwise(ends), strict=True)}
-
-
 def _pools(
     make: MakeMachines,
     instances: int,
@@ -209,13 +185,6 @@ def _pools(
         machines, router = _fleet(make(instances, seed), division)
         runs.append(_run(simulate_fleet(machines, router, workload), workload.targets, names))
     return Pools(division, tuple(runs))
-
-
-def name_of(division: Division, instances: int) -> str:
-    """Return what people call a division."""
-    if not division:
-        return f"one pool of {instances}"
-    return ", ".join(f"{name} {number}" for name, number in division.items())
 
 
 def _fleet(machines: Sequence[Machine], division: Division) -> tuple[list[Machine], Router]:

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any, TextIO
 
+from headway.planning.divisions import name_of
 from headway.planning.isolation import (
     Isolation,
     Pools,
     Run,
     attained,
-    name_of,
     p99_tpot_s,
     p99_ttft_s,
 )

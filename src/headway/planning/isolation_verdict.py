@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from headway.planning.divisions import name_of
 from headway.planning.fleets import PROMISED_SHARE, WORTH
-from headway.planning.isolation import Isolation, Pools, name_of
+from headway.planning.isolation import Isolation, Pools
 from headway.report.text import percent
 
 
