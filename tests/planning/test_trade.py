@@ -230,9 +230,10 @@ def test_seeds_show_their_spread_and_are_refused_where_nothing_is_drawn(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert traded(capsys, "ttft:1000")["num_seeds"] == 1  # constant gaps and lengths
-    changes = {"process": "poisson", "rate_steps": "6:0.5,6:20", "output_tokens": "12"}
-    drawn = traded(capsys, "ttft:300", window_s="4", **changes)
-    assert drawn["num_seeds"] == 3
+    changes = {"process": "poisson", "rate_steps": "4:1,4:16", "output_tokens": "6"}
+    two = ("--seeds", "2")
+    drawn = traded(capsys, "ttft:100", *two, window_s="2", max_num_seqs="2", **changes)
+    assert (drawn["num_seeds"], drawn["num_other_seeds"]) == (2, 2)
     shares = [each["attained"] for each in drawn["windows"]["peak"]["settings"]]
     assert any(each["least"] < each["mean"] < each["most"] for each in shares)
     assert main(["advise", "--trade", *flags(), "--goodput", "ttft:9", "--seeds", "2"]) == 2
