@@ -18,7 +18,8 @@ from headway.core.classes import ServiceClass
 from headway.core.config import SchedulerConfig
 from headway.core.costs import StepCosts
 from headway.core.limits import SchedulerLimits
-from headway.planning.isolation import Isolation, divisions_of, isolate
+from headway.planning.divisions import MOST_DIVISIONS, divisions_of
+from headway.planning.isolation import Isolation, isolate
 from headway.planning.isolation_idle import idle_while_waiting
 from headway.planning.isolation_verdict import choose
 from headway.sim.fleet import FleetResult, simulate_fleet
@@ -61,7 +62,7 @@ def load(targets: Mapping[str, Targets], *streams: list[Arrival]) -> Workload:
 
 
 def isolated(machine: Machine, workload: Workload, instances: int) -> Isolation:
-    return isolate(lambda count, seed: [machine] * count, {0: workload}, instances)
+    return isolate(lambda count, seed: [machine] * count, {0: workload}, instances, others={})
 
 
 CHAT, BULK = ServiceClass(name="chat"), ServiceClass(name="bulk")
@@ -126,6 +127,33 @@ def test_a_class_may_fill_its_own_pool_whatever_its_share_of_a_common_one() -> N
     assert found.separate[0].worst.mean == 1
 
 
+def test_the_best_of_many_divisions_is_judged_with_other_seeds() -> None:
+    targets = {"chat": Targets(ttft_s=0.1), "bulk": LONG}
+    chat = stream("chat", 0.5, 20, prompt=50, output=20)
+    slow = load(targets, chat, stream("bulk", 0.4, 20, prompt=6000, output=10, begin_s=0.1))
+    calm = load(targets, chat, stream("bulk", 5.0, 20, prompt=60, output=10, begin_s=0.1))
+    machine = machines(CHAT, BULK)
+    found = isolate(lambda count, seed: [machine] * count, {0: slow}, 2, others={1: calm})
+    assert found.shared.worst.mean < 0.9
+    chosen = choose(found)
+    assert (chosen.verdict, chosen.pools.worst.mean) == ("share", 1)
+    assert "of 1 other seeds" in chosen.advice
+
+
+def test_a_class_may_be_missing_with_a_seed_and_has_a_rate_of_its_own() -> None:
+    targets = {"chat": Targets(ttft_s=0.5)}
+    chat = stream("chat", 0.5, 10, prompt=50, output=10)
+    both = load(targets, chat, stream("bulk", 0.4, 10, prompt=6000, output=100))
+    machine = machines(CHAT, BULK)
+    seeds = {0: load(targets, chat), 1: both}
+    found = isolate(lambda count, seed: [machine] * count, seeds, 2, others={})
+    without, beside = (run.classes["chat"] for run in found.separate[0].runs)
+    assert found.separate[0].runs[0].classes["bulk"].num_requests == 0
+    # bulk queues in its own pool for long after: that takes nothing from the other's
+    assert beside.a_second(beside.output_tokens) == without.a_second(without.output_tokens)
+    assert found.separate[0].runs[1].overall.duration_s > 1.5 * beside.duration_s
+
+
 # -------------------------------------------------------------------- divisions
 
 
@@ -138,7 +166,7 @@ def test_divisions_are_all_ways_and_the_nearest_to_the_work_comes_first(
 ) -> None:
     instances = len(work) + more
     found = divisions_of(instances, work)
-    assert len(found) == comb(instances - 1, len(work) - 1)
+    assert len(found) == min(comb(instances - 1, len(work) - 1), MOST_DIVISIONS)
     assert len({tuple(each.values()) for each in found}) == len(found)
     for each in found:
         assert sum(each.values()) == instances

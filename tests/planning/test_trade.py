@@ -175,7 +175,7 @@ def test_nothing_gains_where_one_alone_is_late(capsys: pytest.CaptureFixture[str
 
 
 def test_a_step_that_is_not_enough_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    found = traded(capsys, "ttft:400 tpot:40", rate_steps="12:0.5,12:22")
+    found = traded(capsys, "ttft:400 tpot:40", rate_steps="6:0.5,6:24", window_s="3")
     assert found["verdict"] == "scale"
     assert "not enough" in found["advice"]
     assert "--replicas 3 looks further" in found["advice"]
@@ -230,8 +230,10 @@ def test_seeds_show_their_spread_and_are_refused_where_nothing_is_drawn(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert traded(capsys, "ttft:1000")["num_seeds"] == 1  # constant gaps and lengths
-    drawn = traded(capsys, "ttft:300", process="poisson", rate_steps="6:0.5,6:9", window_s="4")
-    assert drawn["num_seeds"] == 3
+    changes = {"process": "poisson", "rate_steps": "4:1,4:16", "output_tokens": "6"}
+    two = ("--seeds", "2")
+    drawn = traded(capsys, "ttft:100", *two, window_s="2", max_num_seqs="2", **changes)
+    assert (drawn["num_seeds"], drawn["num_other_seeds"]) == (2, 2)
     shares = [each["attained"] for each in drawn["windows"]["peak"]["settings"]]
     assert any(each["least"] < each["mean"] < each["most"] for each in shares)
     assert main(["advise", "--trade", *flags(), "--goodput", "ttft:9", "--seeds", "2"]) == 2
@@ -250,6 +252,10 @@ def test_seeds_show_their_spread_and_are_refused_where_nothing_is_drawn(
         (["--replicas", "2"], "--replicas goes with --trade"),
         (["--seeds", "2"], "--seeds goes with --trade"),
         (["--window-s", "2"], "--window-s goes with --trade"),
+        (["--trade", "--goodput", "ttft:9", "--window-s", "1e-9"], "most would be empty"),
+        (["--trade", "--goodput", "other/ttft:9"], "nothing is promised to default"),
+        (["--html", "/no-such-folder/page.html"], "there is no folder /no-such-folder"),
+        (["--csv", "/"], "/ can't be written: it is a folder"),
     ],
 )
 def test_what_cannot_be_answered_is_refused_in_one_line(

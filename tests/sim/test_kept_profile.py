@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -107,6 +109,32 @@ def test_a_disk_that_fails_is_said_and_serving_goes_on(
     with caplog.at_level(logging.WARNING):
         served.keeper.close()
     assert "was not written" in caplog.text
+
+
+def test_the_last_one_is_written_though_the_disk_is_still_at_the_one_before(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "profile.json"
+    served = Served(path)
+    served.serve(150)
+    disk = threading.Event()
+    served.keeper._writer = threading.Thread(target=disk.wait)
+    served.keeper._writer.start()
+    threading.Timer(0.05, disk.set).start()
+    served.keeper.close()
+    assert f"from {served.keeper._device.num_steps} steps" in read_profile(path).source
+
+
+def test_a_folder_in_which_nothing_can_be_written_is_refused_at_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "profile.json"
+    served = Served(path)
+    served.serve(150)
+    served.keeper.close()
+    monkeypatch.setattr(os, "access", lambda what, mode: what != tmp_path)
+    with pytest.raises(ProfileError, match="permission denied"):
+        Served(path)
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[1]"])

@@ -52,7 +52,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--seeds",
         type=int,
         metavar="N",
-        help="serve workloads of so many seeds (default: 3, or 1 if nothing is drawn)",
+        help="choose with workloads of so many seeds, and check with as many others (default: 3; "
+        "none if nothing is drawn)",
     )
     add_machine(parser)
     add_workload(parser)

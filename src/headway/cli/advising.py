@@ -73,24 +73,31 @@ class Question:
         """Return new instances."""
         return self.simulated.replicas(count, self.cost, seed)
 
-    def workloads(self) -> Mapping[int, Workload]:
-        """Return a workload for each seed: one, if nothing is drawn.
+    def workloads(self) -> tuple[Mapping[int, Workload], Mapping[int, Workload]]:
+        """Return a workload for each seed to choose with, and as many others to check the choice.
+
+        One and none, if nothing is drawn.
 
         Raises:
             UsageError: several are asked for in vain.
         """
-        wanted, first_seed = self.args.seeds, self.spec.seed
-        found = {first_seed: build(self.spec)}
-        for seed in range(first_seed + 1, first_seed + (wanted or _SEEDS)):
-            found[seed] = build(replace(self.spec, seed=seed))
-            if self._are_alike(found[first_seed], found[seed]):
-                if wanted is not None:
-                    raise UsageError("--seeds: nothing is drawn here, so that all give the same")
-                return {first_seed: found[first_seed]}
-        return found
+        first = self.spec.seed
+        number = self.args.seeds or _SEEDS
+        if self._is_drawn():
+            return self._built(first, number), self._built(first + number, number)
+        if (self.args.seeds or 1) > 1:
+            raise UsageError("--seeds: nothing is drawn here, so that all give the same")
+        return self._built(first, 1), {}
 
-    def _are_alike(self, one: Workload, other: Workload) -> bool:
-        return self.simulated.interference is None and one.arrivals == other.arrivals
+    def _is_drawn(self) -> bool:
+        if self.simulated.interference is not None:
+            return True
+        one, other = self._built(self.spec.seed, 2).values()
+        return one.arrivals != other.arrivals
+
+    def _built(self, first: int, number: int) -> dict[int, Workload]:
+        seeds = range(first, first + number)
+        return {seed: build(replace(self.spec, seed=seed)) for seed in seeds}
 
     def facts(self, **more: Fact) -> dict[str, Fact]:
         """Return how it is simulated."""
@@ -134,10 +141,12 @@ def on_batching(question: Question) -> Answer:
 def on_trade(question: Question) -> Answer:
     """What a larger batch and one more instance buy."""
     instances = question.args.replicas or 1
+    workloads, others = question.workloads()
     found = trade(
         question.machines,
-        question.workloads(),
+        workloads,
         instances,
+        others=others,
         window_s=question.args.window_s,
         tell=_tell,
     )
@@ -155,7 +164,8 @@ def on_trade(question: Question) -> Answer:
 def on_isolation(question: Question) -> Answer:
     """One pool for all classes, or one of its own for each."""
     instances = question.args.replicas or 1
-    found = isolate(question.machines, question.workloads(), instances, tell=_tell)
+    workloads, others = question.workloads()
+    found = isolate(question.machines, workloads, instances, others=others, tell=_tell)
     left_out = f"{found.num_left_out} divisions further from the work of the classes are left out"
     return Answer(
         title=f"One pool or several: {instances} x {question.simulated.name}",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -24,11 +25,27 @@ def add_output(parser: argparse.ArgumentParser) -> None:
 def add_files(parser: argparse.ArgumentParser, row: str) -> argparse._ArgumentGroup:
     """Add the flags of the files of any report, with a line in the CSV for each ``row``."""
     group = parser.add_argument_group("output")
-    group.add_argument("--output", metavar="FILE", help="write the JSON there")
-    group.add_argument("--csv", metavar="FILE", help=f"write a row for each {row}")
-    group.add_argument("--html", metavar="FILE", help="write a page with charts")
+    files = (
+        ("--output", "write the JSON there"),
+        ("--csv", f"write a row for each {row}"),
+        ("--html", "write a page with charts"),
+    )
+    for flag, text in files:
+        group.add_argument(flag, metavar="FILE", type=_writable, help=text)
     group.add_argument("--title", metavar="TEXT", help="of page and table")
     return group
+
+
+def _writable(path: str) -> str:
+    """Find out before the work what would otherwise be found out after it."""
+    folder = os.path.dirname(path) or "."
+    if not os.path.isdir(folder):
+        raise argparse.ArgumentTypeError(f"{path} can't be written: there is no folder {folder}")
+    if os.path.isdir(path):
+        raise argparse.ArgumentTypeError(f"{path} can't be written: it is a folder")
+    if not os.access(path if os.path.exists(path) else folder, os.W_OK):
+        raise argparse.ArgumentTypeError(f"{path} can't be written: permission denied")
+    return path
 
 
 def write_report(args: argparse.Namespace, report: Report) -> None:

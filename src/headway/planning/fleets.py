@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from headway.core.config import SchedulerConfig
+from headway.report.figures import promised
 from headway.sim.replica import Machine
 from headway.workload import Workload
 
@@ -34,23 +35,32 @@ def spread(values: Iterable[float]) -> Spread:
     return Spread(fmean(each), min(each), max(each))
 
 
-def check_workload(workload: Workload, config: SchedulerConfig) -> None:
-    """Check that its requests can be weighed by promises.
+def check_workloads(workloads: Sequence[Workload], config: SchedulerConfig) -> None:
+    """Check that their requests can be weighed by promises.
 
     Raises:
-        ValueError: it has closed loops or promises nothing, or a class isn't configured.
+        ValueError: there are closed loops or no requests, nothing is promised to those who come,
+            or a class isn't configured.
     """
-    if workload.loops:
+    if any(each.loops for each in workloads):
         raise ValueError("advice needs requests in open loop, not a closed one")
-    if not workload.targets:
+    if not all(each.arrivals for each in workloads):
+        raise ValueError("no requests come, at least with one of the seeds: say a longer workload")
+    targets, names = workloads[0].targets, class_names(workloads)
+    if not any(promised(targets, name) for name in names):
         raise ValueError(
-            "nothing is promised, so nothing can be weighed: say --goodput, or targets of classes "
-            "in the workload file"
+            f"nothing is promised to {' or '.join(names)}, so nothing can be weighed: say "
+            "--goodput, or targets of classes in the workload file"
         )
     known = {each.name for each in config.classes}
-    for name in dict.fromkeys(each.class_name for each in workload.arrivals):
+    for name in names:
         if name not in known:
             raise ValueError(
                 f"class {name} of the workload is not configured, and would be refused: add "
                 f"[classes.{name}] to the settings file"
             )
+
+
+def class_names(workloads: Iterable[Workload]) -> list[str]:
+    """Return the classes that come with any of the seeds, each once."""
+    return list(dict.fromkeys(a.class_name for each in workloads for a in each.arrivals))

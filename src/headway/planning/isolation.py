@@ -6,27 +6,22 @@ idles when its class has no work, whoever queues elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations, pairwise
-from math import inf
+from functools import partial
+from math import comb, inf
 
 from headway.core.classes import ServiceClass
 from headway.planning.advice_figures import alone_s
-from headway.planning.fleets import MakeMachines, Spread, check_workload, spread
+from headway.planning.divisions import Division, divisions_of, name_of
+from headway.planning.fleets import MakeMachines, Spread, check_workloads, spread
 from headway.planning.isolation_idle import idle_while_waiting
 from headway.report import Figures, figures
 from headway.sim.as_report import records_of
 from headway.sim.fleet import FleetResult, simulate_fleet
 from headway.sim.replica import Machine
 from headway.sim.routers import ClassIsolated, LeastLoaded, Router
-from headway.workload import Workload
-
-#: ways to divide the instances that are simulated, those nearest to the shares of the work
-MOST_DIVISIONS = 12
-
-Division = Mapping[str, int]
-"""The number of instances of each class; empty is one pool for all."""
+from headway.workload import Targets, Workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +64,25 @@ class Pools:
 
 @dataclass(frozen=True, slots=True)
 class Isolation:
-    """One pool, and each division into separate ones; ``num_left_out`` were not simulated."""
+    """One pool, and each division into separate ones.
+
+    Attributes:
+        num_instances: of each.
+        shared: one pool.
+        separate: pools for each class.
+        num_left_out: divisions that were not simulated.
+        judged: one pool and the best separate ones, with other seeds than those by which they are
+            the best: of many divisions one may look good by chance. With the same if nothing is
+            drawn.
+        num_others: seeds of these; 0 if nothing is drawn.
+    """
 
     num_instances: int
     shared: Pools
     separate: tuple[Pools, ...]
     num_left_out: int
+    judged: tuple[Pools, Pools]
+    num_others: int
 
     @property
     def num_seeds(self) -> int:
@@ -102,6 +110,7 @@ def isolate(
     workloads: Mapping[int, Workload],
     instances: int,
     *,
+    others: Mapping[int, Workload],
     tell: Callable[[str], None] = lambda _: None,
 ) -> Isolation:
     """Serve a workload with one pool and with separate ones.
@@ -110,15 +119,31 @@ def isolate(
         make: makes instances with the classes as configured.
         workloads: by seed.
         instances: how many there are in all.
+        others: by other seeds, with which the best is judged; none if nothing is drawn.
         tell: is told what is being simulated.
 
     Raises:
         ValueError: there is nothing to isolate, or there are too few instances.
     """
-    first_seed, first = next(iter(workloads.items()))
-    machine = make(1, first_seed)[0]
-    check_workload(first, machine.config)
-    work = _work(machine, first)
+    machine = make(1, next(iter(workloads)))[0]
+    every = [*workloads.values(), *others.values()]
+    check_workloads(every, machine.config)
+    work = _work(machine, every)
+    _check_instances(instances, work)
+    divisions = divisions_of(instances, work)
+    serve = partial(_pools, make, instances, list(work), tell)
+    shared = serve({}, workloads)
+    separate = tuple(serve(each, workloads) for each in divisions)
+    best = max(separate, key=_merit)
+    judged = shared, best
+    if others:
+        tell("both with other seeds")
+        judged = serve({}, others), serve(best.division, others)
+    num_left_out = comb(instances - 1, len(work) - 1) - len(divisions)
+    return Isolation(instances, shared, separate, num_left_out, judged, len(others))
+
+
+def _check_instances(instances: int, work: Mapping[str, float]) -> None:
     if len(work) < 2:
         raise ValueError(
             f"isolation needs a workload with two classes at least, and this one has {len(work)}"
@@ -128,58 +153,38 @@ def isolate(
             f"{len(work)} classes can't have pools of their own on {instances} instances: say "
             f"--replicas {len(work)} or more"
         )
-    divisions = divisions_of(instances, work)
-    chosen = divisions[:MOST_DIVISIONS]
-    every = [_pools(make, workloads, instances, division, tell) for division in ({}, *chosen)]
-    return Isolation(instances, every[0], tuple(every[1:]), len(divisions) - len(chosen))
 
 
-def _work(machine: Machine, workload: Workload) -> dict[str, float]:
+def _merit(pools: Pools) -> tuple[float, float]:
+    """Return what makes separate pools better: the class served worst, then all."""
+    return pools.worst.mean, pools.of(lambda run: attained(run.overall)).mean
+
+
+def _work(machine: Machine, workloads: Iterable[Workload]) -> dict[str, float]:
     """Return the seconds that the requests of each class take if each is served alone."""
     budget = machine.config.limits.max_num_batched_tokens
     work: dict[str, float] = {}
-    for each in workload.arrivals:
-        work[each.class_name] = work.get(each.class_name, 0.0) + alone_s(machine.cost, each, budget)
+    for workload in workloads:
+        for each in workload.arrivals:
+            took_s = alone_s(machine.cost, each, budget)
+            work[each.class_name] = work.get(each.class_name, 0.0) + took_s
     return work
-
-
-def divisions_of(instances: int, work: Mapping[str, float]) -> list[Division]:
-    """Return all ways to give each class an instance or more, the nearest to its work first."""
-    total = sum(work.values()) or 1.0
-    fair = {name: instances * each / total for name, each in work.items()}
-
-    def distance(division: Division) -> float:
-        return sum((division[name] - fair[name]) ** 2 for name in fair)
-
-    return sorted(_divisions(instances, list(work)), key=distance)
-
-
-def _divisions(instances: int, names: Sequence[str]) -> Iterator[Division]:
-    for cuts in combinations(range(1, instances), len(names) - 1):
-        ends = (0, *cuts, instances)
-        yield {name: end - begin for name, (begin, end) in zip(names, pairwise(ends), strict=True)}
 
 
 def _pools(
     make: MakeMachines,
-    workloads: Mapping[int, Workload],
     instances: int,
-    division: Division,
+    names: Sequence[str],
     tell: Callable[[str], None],
+    division: Division,
+    workloads: Mapping[int, Workload],
 ) -> Pools:
     tell(name_of(division, instances))
     runs = []
     for seed, workload in workloads.items():
         machines, router = _fleet(make(instances, seed), division)
-        runs.append(_run(simulate_fleet(machines, router, workload), workload))
+        runs.append(_run(simulate_fleet(machines, router, workload), workload.targets, names))
     return Pools(division, tuple(runs))
-
-
-def name_of(division: Division, instances: int) -> str:
-    """Return what people call a division."""
-    if not division:
-        return f"one pool of {instances}"
-    return ", ".join(f"{name} {number}" for name, number in division.items())
 
 
 def _fleet(machines: Sequence[Machine], division: Division) -> tuple[list[Machine], Router]:
@@ -205,16 +210,22 @@ def _whole(own: ServiceClass) -> ServiceClass:
     )
 
 
-def _run(result: FleetResult, workload: Workload) -> Run:
+def _run(result: FleetResult, targets: Mapping[str, Targets], names: Sequence[str]) -> Run:
     records = records_of(result.requests)
-    names = dict.fromkeys(each.class_name for each in workload.arrivals)
 
     def of(name: str) -> Figures:
         mine = [each for each in records if each.class_name == name]
-        return figures(mine, result.end_s, workload.targets)
+        return figures(mine, _served_s(result, name), targets)
 
     return Run(
-        overall=figures(records, result.end_s, workload.targets),
+        overall=figures(records, result.end_s, targets),
         classes={name: of(name) for name in names},
         idle_share=idle_while_waiting(result),
     )
+
+
+def _served_s(result: FleetResult, class_name: str) -> float:
+    """Return when the last request of a class ended: another may take longer in its own pool."""
+    mine = (each for each in result.requests if each.arrival.class_name == class_name)
+    ends = (result.end_s if each.ended_at is None else each.ended_at for each in mine)
+    return max(ends, default=0.0)

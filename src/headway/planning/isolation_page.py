@@ -30,16 +30,16 @@ def isolation_page(
 
 
 def _drawings(found: Isolation) -> Iterator[Drawing]:
-    best = choose(found).best
+    shared, best = found.judged
     for name in found.shared.runs[0].classes:
         yield _bars(found, f"{name}: in time", name, attained, percent)
         yield _bars(found, f"{name}: time to first token, p99", name, p99_ttft_s, seconds)
         groups = {
-            "one pool": found.shared.runs[0].classes[name],
+            "one pool": shared.runs[0].classes[name],
             f"separate, {_short(best)}": best.runs[0].classes[name],
         }
         for title, metric in (("time to first token", "ttft"), ("per further token", "tpot")):
-            drawing = distributions(groups, f"{name}: {title}", metric, "with the first seed")
+            drawing = distributions(groups, f"{name}: {title}", metric, "with one of the seeds")
             if drawing is not None:
                 yield drawing
 

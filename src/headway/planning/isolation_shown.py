@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any, TextIO
 
+from headway.planning.divisions import name_of
 from headway.planning.isolation import (
     Isolation,
     Pools,
     Run,
     attained,
-    name_of,
     p99_tpot_s,
     p99_ttft_s,
 )
@@ -86,8 +86,10 @@ def isolation_to_json(found: Isolation) -> dict[str, Any]:
         "instances": dict(chosen.pools.division) or None,
         "num_replicas": found.num_instances,
         "num_seeds": found.num_seeds,
+        "num_other_seeds": found.num_others,
         "num_left_out": found.num_left_out,
         "pools": [_to_json(each) for each in (found.shared, *found.separate)],
+        "judged": [_to_json(each) for each in found.judged],
     }
 
 

@@ -8,8 +8,15 @@ from math import isfinite
 from typing import NamedTuple
 
 from headway.planning.shown import drawn, page, paragraph
-from headway.planning.trade import Outcome, Trade, Traded
-from headway.planning.trade_shown import GAIN_HEAD, HEAD, gain_rows, setting_rows, title
+from headway.planning.trade_found import Outcome, Trade, Traded
+from headway.planning.trade_shown import (
+    GAIN_HEAD,
+    HEAD,
+    checks,
+    gain_rows,
+    setting_rows,
+    title,
+)
 from headway.planning.trade_verdict import decide, summary
 from headway.report.charts import Drawing
 from headway.report.page import table
@@ -29,6 +36,7 @@ def trade_page(trade: Trade, name: str, facts: Mapping[str, Fact], warnings: Ite
 def _window(traded: Traded) -> Iterator[str]:
     yield f"<h2>{escape(title(traded))}</h2>"
     yield paragraph(decide(traded).advice)
+    yield from map(paragraph, checks(traded))
     yield table(GAIN_HEAD, gain_rows(traded))
     yield drawn(_drawing(traded, each) for each in _CHARTS)
     yield table(HEAD, setting_rows(traded, list(traded.outcomes.values())))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, fields
-from math import isfinite
+from math import floor, isfinite, log10
 from typing import Any, TextIO
 
 from headway.planning.shown import finite, seconds, share_of, write_rows
-from headway.planning.trade import Gain, Outcome, Setting, Trade, Traded
+from headway.planning.trade_found import Gain, Outcome, Setting, Trade, Traded
 from headway.planning.trade_run import Measured
 from headway.planning.trade_verdict import decide, summary
 from headway.report.text import aligned, number, percent
@@ -28,16 +28,27 @@ def trade_as_text(trade: Trade) -> str:
     for each in trade.windows:
         lines += ["", title(each), "", *aligned([HEAD, *setting_rows(each, cross(each))])]
         lines += ["", *aligned([GAIN_HEAD, *gain_rows(each)])]
+        lines += ["", *checks(each)] if each.checked else []
     if trade.num_seeds > 1:
         lines += ["", f"means over {trade.num_seeds} seeds; in time: least – most"]
     return "\n".join(lines)
 
 
+def checks(traded: Traded) -> list[str]:
+    """Return a line for each setting that was checked with other seeds."""
+    return [
+        f"with other seeds, {each.instances} x batches of {each.batch_limit}: {percent(share)} "
+        "in time"
+        for each, share in traded.checked.items()
+    ]
+
+
 def title(traded: Traded) -> str:
     """Return what a window is, in a line."""
     window = traded.window
+    places = max(1 - floor(log10(window.length_s)), 0)
     return (
-        f"{window.name}: second {window.begin_s:.0f} to {window.end_s:.0f}, "
+        f"{window.name}: second {window.begin_s:.{places}f} to {window.end_s:.{places}f}, "
         f"{number(window.request_rate)} requests/s"
     )
 
@@ -107,6 +118,7 @@ def trade_to_json(trade: Trade) -> dict[str, Any]:
         "verdict": found.verdict,
         "advice": found.advice,
         "num_seeds": trade.num_seeds,
+        "num_other_seeds": trade.num_others,
         "windows": {each.window.name: _window_to_json(each) for each in trade.windows},
     }
 
@@ -135,6 +147,7 @@ def _outcome_to_json(traded: Traded, each: Outcome) -> dict[str, Any]:
         "is_present": each.setting == traded.base,
         "full_output_throughput": each.full_throughput,
         "headroom": asdict(each.headroom),
+        "attained_with_other_seeds": traded.checked.get(each.setting),
         **{name: finite(asdict(each.of(name))) for name in names},
     }
 

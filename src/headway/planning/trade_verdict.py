@@ -6,12 +6,10 @@ their batch limits the one nearest to the present. If none does, the setting tha
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from math import log2
 
 from headway.planning.fleets import PROMISED_SHARE, WORTH
-from headway.planning.trade import Outcome, Setting, Trade, Traded
+from headway.planning.trade_found import Setting, Trade, Traded
 from headway.report.text import percent
 
 
@@ -44,31 +42,15 @@ def summary(trade: Trade) -> Verdict:
 
 def decide(traded: Traded) -> Verdict:
     """Return what to do in a window."""
-    keepers = [each for each in traded.outcomes.values() if _keeps(each)]
+    keepers = traded.keepers()
     if keepers:
-        return _kept(traded, min(keepers, key=lambda each: _cost(each, traded.base)))
-    best = max(_attained(each) for each in traded.outcomes.values())
-    near = [each for each in traded.outcomes.values() if _attained(each) > best - WORTH]
-    chosen = min(near, key=lambda each: _cost(each, traded.base))
-    present = traded.outcomes[traded.base]
-    if _attained(chosen) - _attained(present) < WORTH:
-        return Verdict("nothing", _in_vain(traded, present), traded.base)
+        return _kept(traded, keepers[0])
+    best = max(map(traded.attained, traded.outcomes))
+    near = [each for each in traded.outcomes if traded.attained(each) > best - WORTH]
+    chosen = min(near, key=traded.cost)
+    if traded.attained(chosen) - traded.attained(traded.base) < WORTH:
+        return Verdict("nothing", _in_vain(traded), traded.base)
     return _not_enough(traded, chosen)
-
-
-def _keeps(outcome: Outcome) -> bool:
-    return _attained(outcome) >= PROMISED_SHARE
-
-
-def _attained(outcome: Outcome) -> float:
-    return outcome.of("attained").mean
-
-
-def _cost(outcome: Outcome, base: Setting) -> tuple[int, float, int]:
-    """Return what makes a setting less welcome: instances, then how far its limit is from now."""
-    setting = outcome.setting
-    distance = abs(log2(setting.batch_limit / base.batch_limit))
-    return setting.instances, distance, setting.batch_limit
 
 
 def _kind(setting: Setting, base: Setting) -> str:
@@ -82,73 +64,70 @@ def _kind(setting: Setting, base: Setting) -> str:
 # -------------------------------------------------------------------- in words
 
 
-def _kept(traded: Traded, chosen: Outcome) -> Verdict:
-    base, setting = traded.base, chosen.setting
-    kind = _kind(setting, base)
+def _kept(traded: Traded, chosen: Setting) -> Verdict:
+    kind = _kind(chosen, traded.base)
     words = {"keep": _enough, "batch": _other_batch, "scale": _more, "shrink": _fewer}[kind]
-    return Verdict(kind, words(traded, chosen), setting)
+    return Verdict(kind, words(traded, chosen), chosen)
 
 
-def _enough(traded: Traded, chosen: Outcome) -> str:
-    fewer = [each for each in traded.outcomes.values() if _instances(each) < _instances(chosen)]
-    text = f"keep {_named(chosen, traded.base)}: {percent(_attained(chosen))} keep their targets"
+def _enough(traded: Traded, chosen: Setting) -> str:
+    fewer = chosen.instances - 1
+    text = f"keep {_named(traded, chosen)}: {percent(traded.attained(chosen))} keep their targets"
     if fewer:
-        text += f", with {_count(_instances(fewer[0]))} at most {percent(_best(fewer))}"
-    return f"{text}; {_unused(chosen)}"
+        text += f", with {_count(fewer)} at most {percent(_best(traded, fewer))}"
+    return f"{text}; {_unused(traded, chosen)}"
 
 
-def _fewer(traded: Traded, chosen: Outcome) -> str:
-    present = traded.outcomes[traded.base]
+def _fewer(traded: Traded, chosen: Setting) -> str:
     return (
-        f"shrink to {_named(chosen, traded.base)}: {percent(_attained(chosen))} keep their "
-        f"targets; of {_count(_instances(present))} {_unused(present)}"
+        f"shrink to {_named(traded, chosen)}: {percent(traded.attained(chosen))} keep their "
+        f"targets; of {_count(traded.base.instances)} {_unused(traded, traded.base)}"
     )
 
 
-def _other_batch(traded: Traded, chosen: Outcome) -> str:
-    limit, present = chosen.setting.batch_limit, traded.base.batch_limit
+def _other_batch(traded: Traded, chosen: Setting) -> str:
+    limit, present = chosen.batch_limit, traded.base.batch_limit
     return (
         f"batch {'more' if limit > present else 'less'}: with a limit of {limit} in place of "
         f"{present}, {_instead(traded, chosen)}; no instance is added"
     )
 
 
-def _more(traded: Traded, chosen: Outcome) -> str:
-    same = [each for each in traded.outcomes.values() if _instances(each) == traded.base.instances]
+def _more(traded: Traded, chosen: Setting) -> str:
+    present = traded.base.instances
     return (
-        f"scale to {_named(chosen, traded.base)}: {_instead(traded, chosen)}; no other batch limit "
-        f"brings {_count(traded.base.instances)} beyond {percent(_best(same))}"
+        f"scale to {_named(traded, chosen)}: {_instead(traded, chosen)}; no other batch limit "
+        f"brings {_count(present)} beyond {percent(_best(traded, present))}"
     )
 
 
-def _not_enough(traded: Traded, chosen: Outcome) -> Verdict:
+def _not_enough(traded: Traded, chosen: Setting) -> Verdict:
     text = (
-        f"{_named(chosen, traded.base)} gain most, and not enough: {_instead(traded, chosen)}, "
+        f"{_named(traded, chosen)}: the most gain, and not enough: {_instead(traded, chosen)}, "
         f"and promised are {percent(PROMISED_SHARE)}"
     )
-    most = max(map(_instances, traded.outcomes.values()))
-    if _instances(chosen) == most:
+    most = max(each.instances for each in traded.outcomes)
+    if chosen.instances == most:
         text += f"; --replicas {most} looks further"
-    return Verdict(_kind(chosen.setting, traded.base), text, chosen.setting)
+    return Verdict(_kind(chosen, traded.base), text, chosen)
 
 
-def _in_vain(traded: Traded, present: Outcome) -> str:
-    text = f"nothing gains: {percent(_attained(present))} keep their targets with any setting near"
+def _in_vain(traded: Traded) -> str:
+    present = percent(traded.attained(traded.base))
+    text = f"nothing gains: {present} keep their targets with any setting near"
     if traded.alone is not None and traded.alone < PROMISED_SHARE:
         return f"{text}, and alone {percent(traded.alone)}: a faster machine, or other targets"
     return f"{text}: see the p99 for what they miss"
 
 
-def _instead(traded: Traded, chosen: Outcome) -> str:
-    now = _attained(traded.outcomes[traded.base])
-    return f"{percent(_attained(chosen))} keep their targets in place of {percent(now)}"
+def _instead(traded: Traded, chosen: Setting) -> str:
+    new, now = percent(traded.attained(chosen)), percent(traded.attained(traded.base))
+    return f"{new} keep their targets in place of {now}"
 
 
-def _named(outcome: Outcome, base: Setting) -> str:
-    setting = outcome.setting
-    other = (
-        "" if setting.batch_limit == base.batch_limit else f" of batches of {setting.batch_limit}"
-    )
+def _named(traded: Traded, setting: Setting) -> str:
+    is_present = setting.batch_limit == traded.base.batch_limit
+    other = "" if is_present else f" of batches of {setting.batch_limit}"
     return f"{_count(setting.instances)}{other}"
 
 
@@ -156,13 +135,10 @@ def _count(instances: int) -> str:
     return "1 instance" if instances == 1 else f"{instances} instances"
 
 
-def _unused(outcome: Outcome) -> str:
-    return f"{percent(outcome.headroom.mean)} of what they can do is not used"
+def _unused(traded: Traded, setting: Setting) -> str:
+    return f"{percent(traded.outcomes[setting].headroom.mean)} of what they can do is not used"
 
 
-def _instances(outcome: Outcome) -> int:
-    return outcome.setting.instances
-
-
-def _best(outcomes: Iterable[Outcome]) -> float:
-    return max(map(_attained, outcomes))
+def _best(traded: Traded, instances: int) -> float:
+    """Return the most that so many instances attain."""
+    return max(traded.attained(each) for each in traded.outcomes if each.instances == instances)

@@ -25,12 +25,19 @@ PEAK_RATIO = 1.2
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A stretch of time; ``num_requests`` come in it, from its begin on, before its end."""
+    """A stretch of time.
+
+    Attributes:
+        name: trough, peak, or steady.
+        begin_s: from here on,
+        end_s: and before this moment.
+        num_requests: that come in it, on average over the seeds.
+    """
 
     name: str
     begin_s: float
     end_s: float
-    num_requests: int
+    num_requests: float
 
     @property
     def length_s(self) -> float:
@@ -43,42 +50,56 @@ class Window:
         return self.num_requests / self.length_s
 
 
-def windows_of(arrivals: Sequence[Arrival], length_s: float | None = None) -> tuple[Window, ...]:
+def windows_of(
+    seeds: Sequence[Sequence[Arrival]], length_s: float | None = None
+) -> tuple[Window, ...]:
     """Return trough and peak in order; of a steady workload one window, all of its time.
 
     Args:
-        arrivals: in order of time.
+        seeds: what comes with each seed. They are counted together: what one seed draws by chance
+            is no peak.
         length_s: of each window; None is a share of the time (:data:`WINDOW_SHARE`).
 
     Raises:
-        ValueError: all come at once, or the time has no room for two such windows.
+        ValueError: all come at once, the time has no room for two such windows, or they are so
+            short that most are empty.
     """
-    times = [each.at_s for each in arrivals]
+    times = sorted(each.at_s for arrivals in seeds for each in arrivals)
     first_s, last_s = times[0], times[-1]
-    span_s = last_s - first_s
+    length_s = _length(last_s - first_s, len(times), length_s)
+    places = _windows(times, last_s - first_s, length_s)
+    trough = min(places, key=lambda each: each.num_requests)
+    peak = max(places, key=lambda each: each.num_requests)
+    if _is_chance(trough.num_requests, peak.num_requests):
+        found = [Window("steady", first_s, last_s, _count(times, first_s, last_s))]
+    else:
+        found = [replace(trough, name="trough"), replace(peak, name="peak")]
+    return tuple(replace(each, num_requests=each.num_requests / len(seeds)) for each in found)
+
+
+def _length(span_s: float, count: int, length_s: float | None) -> float:
+    """Return the length of windows, which is checked."""
     if span_s <= 0:
         raise ValueError("all requests come at once: a trade needs requests that come over time")
     if length_s is None:
-        length_s = span_s * WINDOW_SHARE
+        return span_s * WINDOW_SHARE
     if not 0 < length_s <= span_s / 2:
         raise ValueError(
             f"windows of {length_s:g} s: they must be above 0, and two must fit into the "
             f"{span_s:.4g} s in which requests come"
         )
-    places = _windows(times, first_s, span_s, length_s)
-    trough = replace(min(places, key=lambda each: each.num_requests), name="trough")
-    peak = replace(max(places, key=lambda each: each.num_requests), name="peak")
-    if _is_chance(trough.num_requests, peak.num_requests):
-        return (Window("steady", first_s, last_s, _count(times, first_s, last_s)),)
-    return trough, peak
+    if count * length_s < span_s:
+        raise ValueError(
+            f"windows of {length_s:g} s: most would be empty, since a request comes every "
+            f"{span_s / count:.4g} s: say a longer --window-s"
+        )
+    return length_s
 
 
-def _windows(
-    times: Sequence[float], first_s: float, span_s: float, length_s: float
-) -> list[Window]:
+def _windows(times: Sequence[float], span_s: float, length_s: float) -> list[Window]:
     step_s = length_s / _PLACES
     count = int((span_s - length_s) / step_s * (1 + 1e-9)) + 1
-    begins = [first_s + number * step_s for number in range(count)]
+    begins = (times[0] + number * step_s for number in range(count))
     return [
         Window("", each, each + length_s, _count(times, each, each + length_s)) for each in begins
     ]
@@ -88,7 +109,7 @@ def _count(times: Sequence[float], begin_s: float, end_s: float) -> int:
     return bisect_left(times, end_s) - bisect_left(times, begin_s)
 
 
-def _is_chance(fewest: int, most: int) -> bool:
+def _is_chance(fewest: float, most: float) -> bool:
     deviations = (most - fewest) / sqrt(most + fewest)
     return deviations < CHANCE_DEVIATIONS or most < PEAK_RATIO * fewest
 

@@ -90,7 +90,11 @@ class ProfileKeeper:
 
     def close(self) -> None:
         """Write a last time, and wait until that is done."""
+        self._wait()
         self._write_beside()
+        self._wait()
+
+    def _wait(self) -> None:
         if self._writer is not None:
             self._writer.join()
 
@@ -134,7 +138,8 @@ def _check_writable(path: Path) -> None:
     folder = path.absolute().parent
     if not folder.is_dir():
         raise ProfileError(f"{path} can't be written: there is no folder {folder}")
-    if not os.access(path if path.exists() else folder, os.W_OK):
+    # The file is replaced, by one that is written beside it.
+    if not os.access(folder, os.W_OK):
         raise ProfileError(f"{path} can't be written: permission denied")
 
 
