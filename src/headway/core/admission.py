@@ -47,6 +47,8 @@ class Admission:
         self._reserving = tuple(a for a in self._accounts if a.has_reservation)
         self._blocked: list[Sequence] = []  # who lacked blocks when last looked at
         self._may_rest = self._decides_alike(limits)
+        #: the queue of the only class, if its order stays as it is
+        self._line = self._only_line()
         #: what there was when nobody could start beside decodes alone
         self._in_vain: tuple[int, ...] | None = None
 
@@ -120,6 +122,12 @@ class Admission:
             and limits.max_partial_prefills is None
             and limits.max_long_partial_prefills is None
         )
+
+    def _only_line(self) -> KeyQueue | None:
+        if len(self._accounts) > 1 or self._policies.looks_at_time:
+            return None
+        queue = self._accounts[0].queue
+        return queue if type(queue) is KeyQueue else None
 
     def _situation(self) -> tuple[int, ...]:
         """Return numbers one of which changes whenever anybody comes, starts, stops or ends."""
@@ -203,10 +211,18 @@ class Admission:
         """
         has_started = False
         free = self._starting.free()
+        line = None if ahead_of else self._line
         blocked: list[Sequence] = []
         held: list[Sequence] = []
+        aside: list[Sequence] = []  # who is out of the queue for a moment
         num_demoted = 0
         while draft.budget > draft.withheld and len(blocked) + len(held) < _MAX_SKIPPED:
+            if free is not None and line is not None and accounts:
+                hopeless, is_over = self._hopeless(line, draft, blocked, len(held), free)
+                blocked += hopeless
+                if is_over:
+                    break
+                _put_aside(hopeless, aside)
             sequence = self._first(accounts)
             if sequence is None or (ahead_of and not self._policies.precedes(sequence, ahead_of)):
                 break
@@ -219,7 +235,7 @@ class Admission:
             verdict = self._try(draft, sequence, blocked, now, free, is_trial=is_trial)
             if verdict in (Verdict.BLOCKED, Verdict.HELD):
                 (blocked if verdict is Verdict.BLOCKED else held).append(sequence)
-                sequence.account.queue.remove(sequence)
+                _put_aside([sequence], aside)
             elif verdict is Verdict.CLASS_FULL:
                 accounts.remove(sequence.account)
             elif verdict is Verdict.STEP_FULL:
@@ -229,10 +245,34 @@ class Admission:
                 if is_trial:
                     break
                 free = self._starting.free()
-        for sequence in blocked + held:
+        for sequence in aside:
             sequence.account.queue.put_back(sequence)
         self._blocked = blocked
         return has_started
+
+    def _hopeless(
+        self,
+        line: KeyQueue,
+        draft: StepDraft,
+        blocked: list[Sequence],
+        num_held: int,
+        free: Free,
+    ) -> tuple[list[Sequence], bool]:
+        """Return who goes next and is *blocked* for sure, and whether nobody behind can start.
+
+        It says what ``_try`` would say of each: most of those that are looked at in a pool that is
+        full, in every step.
+        """
+        most = max([s.num_passed for s in blocked], default=-1)
+        found: list[Sequence] = []
+        for sequence in line.first(_MAX_SKIPPED - len(blocked) - num_held):
+            if most >= 0 and not self._may_pass_most(sequence, most):
+                return found, True
+            if not self._starting.is_hopeless(draft, sequence, free):
+                return found, False
+            found.append(sequence)
+            most = max(most, sequence.num_passed)
+        return found, True
 
     def _first(self, accounts: list[ClassAccount]) -> Sequence | None:
         if len(accounts) == 1:
@@ -295,6 +335,16 @@ class Admission:
         """
         if self._limits.batching is Batching.STATIC:
             return False
-        most = self._limits.max_passes
-        can_give_back = sequence.num_preemptions < self._limits.max_preemptions
-        return can_give_back and max([s.num_passed for s in blocked]) < most
+        return self._may_pass_most(sequence, max([s.num_passed for s in blocked]))
+
+    def _may_pass_most(self, sequence: Sequence, most: int) -> bool:
+        """Whether it may pass those of whom one was passed so often already."""
+        limits = self._limits
+        return most < limits.max_passes and sequence.num_preemptions < limits.max_preemptions
+
+
+def _put_aside(sequences: list[Sequence], aside: list[Sequence]) -> None:
+    """Take sequences out of their queues for a moment."""
+    for sequence in sequences:
+        sequence.account.queue.remove(sequence)
+    aside += sequences

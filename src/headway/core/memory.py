@@ -76,6 +76,12 @@ class Memory:
             free -= account.num_unused_blocks
         return free
 
+    def num_blocks_of(self, account: ClassAccount) -> int:
+        """Return how many blocks the class holds; the only class there is holds all that are."""
+        if account.counts_blocks:
+            return account.num_blocks
+        return self.pool.num_blocks - self.pool.num_free
+
     def num_missing(self, sequence: Sequence, num_positions: int) -> int:
         """Return how many blocks the sequence lacks for that many positions."""
         return max(self.pool.blocks_for(num_positions) - len(sequence.block_ids), 0)
@@ -158,7 +164,9 @@ class Memory:
     def exceeds_share(self, sequence: Sequence, num_blocks: int) -> bool:
         """Whether a running sequence may not grow by so many blocks, since its class may not."""
         account = sequence.account
-        return account.num_running > 1 and num_blocks > account.num_share_blocks
+        if not account.counts_blocks or account.num_running <= 1:
+            return False
+        return num_blocks > account.num_share_blocks
 
     def _shall_promise(self, sequence: Sequence) -> bool:
         """Whether it starts only with the promise of all blocks that it can ever need.

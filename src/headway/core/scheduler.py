@@ -333,4 +333,5 @@ def _open(settings: ServiceClass, config: SchedulerConfig) -> ClassAccount:
         max_num_seqs=limits.max_num_seqs,
         max_num_batched_tokens=limits.max_num_batched_tokens,
         num_blocks=limits.num_blocks,
+        is_alone=len(config.classes) == 1,
     )
