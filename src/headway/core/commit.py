@@ -28,6 +28,7 @@ class InFlightStep:
         released: sequences that the executor shall forget.
         swapped: sequences that it moves to the swap space.
         stale: sequences whose KV is gone since; results from before count no position as computed.
+        has_lockstep: the other decodes are in lockstep, and in no slice.
     """
 
     decodes: list[Sequence]
@@ -37,6 +38,7 @@ class InFlightStep:
     released: tuple[SequenceId, ...] = ()
     swapped: list[Sequence] = field(default_factory=list)
     stale: set[SequenceId] = field(default_factory=set)
+    has_lockstep: bool = False
 
 
 def commit(
@@ -45,12 +47,18 @@ def commit(
     released: tuple[SequenceId, ...],
     swap_out: tuple[BlockMove, ...],
     events: tuple[Event, ...],
+    *,
+    has_lockstep: bool = False,
 ) -> tuple[StepPlan, InFlightStep]:
-    """Return the plan of a draft, and what is in flight from now on."""
+    """Return the plan of a draft, and what is in flight from now on.
+
+    With ``has_lockstep`` all decodes are in lockstep, and the plan has no slices of them.
+    """
     members = [sequence for sequence, _ in draft.chunks.values()]
     new_sequences = tuple(_introduce(s) for s in members if not s.is_introduced)
     table_updates = tuple(update_tables(draft.grown + members))
-    slices = _decode_slices(draft.decodes)
+    decodes = [] if has_lockstep else draft.decodes
+    slices = _decode_slices(decodes)
     chunks = [(s, _schedule_tokens(s, count)) for s, count in draft.chunks.values()]
     slices += [part for _, part in chunks]
     plan = StepPlan(
@@ -66,7 +74,12 @@ def commit(
         events,
     )
     return plan, InFlightStep(
-        draft.decodes, chunks, _features(draft, plan), _by_class(draft.decodes, accounts), released
+        decodes,
+        chunks,
+        _features(draft, plan),
+        _by_class(draft.decodes, accounts),
+        released,
+        has_lockstep=has_lockstep,
     )
 
 

@@ -21,7 +21,14 @@ class Growth:
 
     def plan_decodes(self, draft: StepDraft, now: float) -> None:
         """Plan one position for each decoding sequence, the senior ones first to take blocks."""
-        decoding = list(self._work.decoding.values())
+        decoding, lockstep = list(self._work.decoding.values()), self._work.lockstep
+        if lockstep.members:
+            grown = lockstep.grow()
+            if grown is not None:
+                draft.add_decodes(decoding)
+                draft.grown += grown
+                return
+            lockstep.settle()
         full = [s for s in decoding if s.num_scheduled_tokens >= s.num_held_positions]
         # of those that have all blocks that they can need the last token is being sampled
         short = [s for s in full if s.num_scheduled_tokens < s.max_positions]

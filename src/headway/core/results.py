@@ -25,6 +25,7 @@ class Results:
         self._work = work
         accounts = work.accounts.values()
         self.charges_tenants = any(isinstance(a.queue, FairQueue) for a in accounts)
+        work.lockstep.charges_tenants = self.charges_tenants
         self._endings = endings
 
     def apply(self, step: InFlightStep, result: StepResult, now: float) -> None:
@@ -33,9 +34,16 @@ class Results:
             self._work.released += step.released
             self._lose_swapped(step, result, now)
         self._apply_decodes(step, result, now)
+        if step.has_lockstep:
+            self.advance(1, now)
         for sequence, part in step.chunks:
             if sequence.is_live and not self._has_failed(sequence, part.sample, result, now):
                 self._apply_chunk(sequence, part, step, result, now)
+
+    def advance(self, num_steps: int, now: float) -> None:
+        """Have those in lockstep take steps, the last of which ends now; end who is complete."""
+        for sequence in self._work.lockstep.advance(num_steps):
+            self.end_if_complete(sequence, sequence.output_token_ids[-1], now)
 
     def _lose_swapped(self, step: InFlightStep, result: StepResult, now: float) -> None:
         """What a lost step moved to the swap space may not have arrived there."""

@@ -134,7 +134,8 @@ class Victims:
         kind = (not sequence.is_borrower, not sequence.account.settings.best_effort)
         if self._takes_newest:
             return (*kind, *(-each for each in sequence.seniority))
-        return (*kind, self._work.memory.num_own_positions(sequence), -sequence.sequence_id)
+        num_lost = self._work.memory.num_own_positions(sequence)
+        return (*kind, num_lost + self._work.lockstep.num_behind(sequence), -sequence.sequence_id)
 
     def _displaceable(self, running: Iterable[Sequence], turn: int) -> list[Sequence]:
         most = self._max_preemptions

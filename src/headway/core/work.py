@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from headway.core.accounts import ClassAccount
 from headway.core.commit import InFlightStep
 from headway.core.events import Event
+from headway.core.lockstep import Lockstep
 from headway.core.memory import Memory
 from headway.core.plan import BlockMove, RequestId, SequenceId
 from headway.core.sequence import LiveRequest, Sequence
@@ -54,6 +55,11 @@ class Work:
     released: list[SequenceId] = field(default_factory=list)
     swap_out: list[BlockMove] = field(default_factory=list)
     swapped: list[Sequence] = field(default_factory=list)  # that these moves are of
+    #: those of the decoding ones that wait to be brought up to date
+    lockstep: Lockstep = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.lockstep = Lockstep(self.memory)
 
     def enter(self, sequence: Sequence) -> None:
         """Give a sequence a slot."""
@@ -71,6 +77,8 @@ class Work:
 
     def leave(self, sequence: Sequence) -> None:
         """Take a sequence off its slot."""
+        if self.lockstep.members:
+            self.lockstep.leave(sequence)
         del self.running[sequence.sequence_id]
         for lender in sequence.lenders:
             del lender.borrowers[sequence.sequence_id]
