@@ -28,7 +28,7 @@ class InFlightStep:
         released: sequences that the executor shall forget.
         swapped: sequences that it moves to the swap space.
         stale: sequences whose KV is gone since; results from before count no position as computed.
-        has_lockstep: the other decodes are in lockstep, and in no slice.
+        has_lockstep: further decodes are in lockstep.
     """
 
     decodes: list[Sequence]
@@ -48,16 +48,16 @@ def commit(
     swap_out: tuple[BlockMove, ...],
     events: tuple[Event, ...],
     *,
-    has_lockstep: bool = False,
+    members: Collection[Sequence] = (),
 ) -> tuple[StepPlan, InFlightStep]:
     """Return the plan of a draft, and what is in flight from now on.
 
-    With ``has_lockstep`` all decodes are in lockstep, and the plan has no slices of them.
+    Of decodes that are ``members`` of the lockstep the plan has no slices.
     """
-    members = [sequence for sequence, _ in draft.chunks.values()]
-    new_sequences = tuple(_introduce(s) for s in members if not s.is_introduced)
-    table_updates = tuple(update_tables(draft.grown + members))
-    decodes = [] if has_lockstep else draft.decodes
+    begun = [sequence for sequence, _ in draft.chunks.values()]
+    new_sequences = tuple(_introduce(s) for s in begun if not s.is_introduced)
+    table_updates = tuple(update_tables(draft.grown + begun))
+    decodes = [s for s in draft.decodes if s not in members] if members else draft.decodes
     slices = _decode_slices(decodes)
     chunks = [(s, _schedule_tokens(s, count)) for s, count in draft.chunks.values()]
     slices += [part for _, part in chunks]
@@ -79,7 +79,7 @@ def commit(
         _features(draft, plan),
         _by_class(draft.decodes, accounts),
         released,
-        has_lockstep=has_lockstep,
+        has_lockstep=len(members) > 0,
     )
 
 

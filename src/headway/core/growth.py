@@ -23,20 +23,22 @@ class Growth:
         """Plan one position for each decoding sequence, the senior ones first to take blocks."""
         decoding, lockstep = list(self._work.decoding.values()), self._work.lockstep
         if lockstep.members:
-            grown = lockstep.grow()
-            if grown is not None:
-                draft.add_decodes(decoding)
-                draft.grown += grown
-                return
-            lockstep.settle()
-        full = [s for s in decoding if s.num_scheduled_tokens >= s.num_held_positions]
-        # of those that have all blocks that they can need the last token is being sampled
-        short = [s for s in full if s.num_scheduled_tokens < s.max_positions]
-        if len(short) == len(full) and self._work.memory.extend_all(short):
-            draft.add_decodes(decoding)
+            short, is_enough = lockstep.grow()
+            others = decoding if is_enough else [s for s in decoding if s in lockstep.members]
+        else:
+            full = [s for s in decoding if s.num_scheduled_tokens >= s.num_held_positions]
+            # of those that have all blocks that they can need the last token is being sampled
+            short = [s for s in full if s.num_scheduled_tokens < s.max_positions]
+            is_enough = len(short) == len(full) and self._work.memory.extend_all(short)
+            others = (
+                decoding
+                if is_enough
+                else [s for s in decoding if s.num_scheduled_tokens < s.num_held_positions]
+            )
+        draft.add_decodes(others)
+        if is_enough:
             draft.grown += short
             return
-        draft.add_decodes([s for s in decoding if s.num_scheduled_tokens < s.num_held_positions])
         short.sort(key=_by_seniority)
         for sequence in short:
             if sequence.state is State.RUNNING and self.grow(draft, sequence, 1, now):

@@ -42,7 +42,8 @@ class CaughtUp(NamedTuple):
 class _Entry(NamedTuple):
     """A sequence in a calendar; it is dead when the sequence has left since."""
 
-    number: int  # of those that joined: in the order in which they decode
+    place: int
+    number: int  # so that no two are equal
     sequence: Sequence
     joined_at: int
 
@@ -53,7 +54,7 @@ class Lockstep:
     Guards: members decode, and nobody looks at their counters but through this class.
 
     Attributes:
-        members: each with the count of steps when it joined, in the order in which they decode.
+        members: each with the count of steps when it joined.
         num_steps: so many steps were taken, ever.
         caught_up: what those got that left, until somebody takes it from here.
         charges_tenants: whether it is counted what each tenant gets.
@@ -144,13 +145,18 @@ class Lockstep:
 
     # ---------------------------------------------------------------- steps
 
-    def grow(self) -> list[Sequence] | None:
-        """Give blocks for the next step, and return to whom; None if there are too few for all."""
+    def grow(self) -> tuple[list[Sequence], bool]:
+        """Give blocks for the next step: (who lacked one, whether all got one).
+
+        If there are too few for all nobody gets any, and who lacks one is no member any more.
+        """
         short = [entry.sequence for entry in self._due_in(self.num_steps)]
-        if not self._memory.extend_all(short):
-            return None
-        self._pass_due(self.num_steps)
-        return short
+        if self._memory.extend_all(short):
+            self._pass_due(self.num_steps)
+            return short, True
+        for sequence in short:
+            self.leave(sequence)
+        return short, False
 
     def grow_for(self, num_steps: int) -> list[Sequence]:
         """Give blocks in the order of the steps that need them; return who got any, in order.
@@ -163,8 +169,8 @@ class Lockstep:
             [[entry.sequence for entry in entries] for entries in steps if entries]
         ):
             raise InvariantError(f"no blocks are left for {num_steps} steps")
-        grown = {entry.number: entry.sequence for entries in steps for entry in entries}
-        return [grown[number] for number in sorted(grown)]
+        grown = {entry.place: entry.sequence for entries in steps for entry in entries}
+        return [grown[place] for place in sorted(grown)]
 
     def advance(self, num_steps: int) -> list[Sequence]:
         """Take steps, and return whose last token it may be, no members any more, in order.
@@ -196,7 +202,7 @@ class Lockstep:
             return False
         now, num_scheduled = self.num_steps, sequence.num_scheduled_tokens
         self._num_joined += 1
-        entry = _Entry(self._num_joined, sequence, now)
+        entry = _Entry(sequence.place, self._num_joined, sequence, now)
         self.members[sequence] = now
         heappush(self._ends, (now + num_left, entry))
         if sequence.num_held_positions < sequence.max_positions:

@@ -33,9 +33,9 @@ class Results:
         if result.is_lost:
             self._work.released += step.released
             self._lose_swapped(step, result, now)
-        self._apply_decodes(step, result, now)
         if step.has_lockstep:
             self.advance(1, now)
+        self._apply_decodes(step, result, now)
         for sequence, part in step.chunks:
             if sequence.is_live and not self._has_failed(sequence, part.sample, result, now):
                 self._apply_chunk(sequence, part, step, result, now)

@@ -302,7 +302,7 @@ class Scheduler:
             released,
             swap_out,
             work.take_events(),
-            has_lockstep=bool(work.lockstep.members),
+            members=work.lockstep.members,
         )
         for sequence, part in step.chunks:
             if part.sample:

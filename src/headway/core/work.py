@@ -48,6 +48,7 @@ class Work:
     num_ghosts: int = 0
     last_account: ClassAccount | None = None  # whose work left its queue last
     num_waiting: int = 0  # requests of which nothing has run
+    num_decoded: int = 0  # sequences that began to decode, ever
     num_preempted: int = 0  # sequences that wait to resume
     counters: Counters = field(default_factory=Counters)
     #: for the next plan, or the return of the call that is being served
@@ -73,6 +74,8 @@ class Work:
         """From here on the sequence lacks one token a step."""
         if self.prefilling.pop(sequence.sequence_id, None) is not None:
             self.decoding[sequence.sequence_id] = sequence
+            self.num_decoded += 1
+            sequence.place = self.num_decoded
             sequence.account.num_decoding += 1
 
     def leave(self, sequence: Sequence) -> None:

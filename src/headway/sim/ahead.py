@@ -155,8 +155,9 @@ class Ahead:
 
     def _starts(self) -> dict[Sequence, int]:
         """Return the position that the next step computes of each in lockstep."""
-        lockstep = self.scheduler.work.lockstep
-        return {s: s.num_scheduled_tokens + lockstep.num_behind(s) for s in lockstep.members}
+        work = self.scheduler.work
+        members = [s for s in work.decoding.values() if s in work.lockstep.members]
+        return {s: s.num_scheduled_tokens + work.lockstep.num_behind(s) for s in members}
 
     def _write(
         self,
