@@ -208,7 +208,7 @@ class Admission:
     ) -> bool:
         """Try those who wait in their order, until the step is full.
 
-        Returns whether anybody started; a trial ends with the first one who could.
+        Returns whether anybody started; a trial ends with the first one who might.
         """
         has_started = False
         free = self._starting.free()
@@ -222,6 +222,9 @@ class Admission:
                 hopeless, is_over = self._hopeless(line, draft, blocked, len(held), free)
                 blocked += hopeless
                 if is_over:
+                    break
+                if is_trial:  # it can start for all that is known, and the next plan tells
+                    has_started = True
                     break
                 _put_aside(hopeless, aside)
             sequence = self._first(accounts)
@@ -265,14 +268,18 @@ class Admission:
         full, in every step.
         """
         most = max([s.num_passed for s in blocked], default=-1)
+        is_hopeless, limits = self._starting.is_hopeless, self._limits
         found: list[Sequence] = []
         for sequence in line.first(_MAX_SKIPPED - len(blocked) - num_held):
-            if most >= 0 and not self._may_pass_most(sequence, most):
+            if most >= limits.max_passes:
                 return found, True
-            if not self._starting.is_hopeless(draft, sequence, free):
+            if most >= 0 and sequence.num_preemptions >= limits.max_preemptions:
+                return found, True
+            if not is_hopeless(draft, sequence, free):
                 return found, False
             found.append(sequence)
-            most = max(most, sequence.num_passed)
+            if sequence.num_passed > most:
+                most = sequence.num_passed
         return found, True
 
     def _first(self, accounts: list[ClassAccount]) -> Sequence | None:
@@ -336,12 +343,9 @@ class Admission:
         """
         if self._limits.batching is Batching.STATIC:
             return False
-        return self._may_pass_most(sequence, max([s.num_passed for s in blocked]))
-
-    def _may_pass_most(self, sequence: Sequence, most: int) -> bool:
-        """Whether it may pass those of whom one was passed so often already."""
-        limits = self._limits
-        return most < limits.max_passes and sequence.num_preemptions < limits.max_preemptions
+        most = self._limits.max_passes
+        can_give_back = sequence.num_preemptions < self._limits.max_preemptions
+        return can_give_back and max([s.num_passed for s in blocked]) < most
 
 
 def _put_aside(sequences: list[Sequence], aside: list[Sequence]) -> None:

@@ -28,7 +28,7 @@ class InFlightStep:
         released: sequences that the executor shall forget.
         swapped: sequences that it moves to the swap space.
         stale: sequences whose KV is gone since; results from before count no position as computed.
-        has_lockstep: further decodes are in lockstep.
+        in_lockstep: further decodes, which no slice is of.
     """
 
     decodes: list[Sequence]
@@ -38,7 +38,7 @@ class InFlightStep:
     released: tuple[SequenceId, ...] = ()
     swapped: list[Sequence] = field(default_factory=list)
     stale: set[SequenceId] = field(default_factory=set)
-    has_lockstep: bool = False
+    in_lockstep: list[Sequence] = field(default_factory=list)
 
 
 def commit(
@@ -57,7 +57,7 @@ def commit(
     begun = [sequence for sequence, _ in draft.chunks.values()]
     new_sequences = tuple(_introduce(s) for s in begun if not s.is_introduced)
     table_updates = tuple(update_tables(draft.grown + begun))
-    decodes = [s for s in draft.decodes if s not in members] if members else draft.decodes
+    decodes, in_lockstep = _divide(draft.decodes, members)
     slices = _decode_slices(decodes)
     chunks = [(s, _schedule_tokens(s, count)) for s, count in draft.chunks.values()]
     slices += [part for _, part in chunks]
@@ -79,8 +79,19 @@ def commit(
         _features(draft, plan),
         _by_class(draft.decodes, accounts),
         released,
-        has_lockstep=len(members) > 0,
+        in_lockstep=in_lockstep,
     )
+
+
+def _divide(
+    decodes: list[Sequence], members: Collection[Sequence]
+) -> tuple[list[Sequence], list[Sequence]]:
+    """Return those that are no members of the lockstep, and those that are, in their order."""
+    if not members:
+        return decodes, []
+    if len(members) == len(decodes):
+        return [], decodes
+    return [s for s in decodes if s not in members], [s for s in decodes if s in members]
 
 
 def _by_class(

@@ -69,7 +69,8 @@ class Lockstep:
         self.source: Source | None = None
         self._num_joined = 0
         self._context = 0  # positions over which the next step attends
-        self._furthest: tuple[int, int] | None = None  # the most and the fewest when steps began
+        #: scheduled positions when steps began to count: the most and the fewest, if known
+        self._furthest: tuple[int, int] | None = None
         self._due: dict[int, list[_Entry]] = {}  # by step: who needs a block in it
         self._ends: list[tuple[int, _Entry]] = []  # a heap: after how many steps somebody ends
 
@@ -89,7 +90,8 @@ class Lockstep:
             return
         count = self.num_steps - joined_at
         self._context -= sequence.num_scheduled_tokens + 1 + count
-        self._furthest = None
+        if sequence.num_scheduled_tokens - joined_at in (self._furthest or ()):
+            self._furthest = None
         if count:
             self._catch_up(sequence, count)
             self.caught_up.append(CaughtUp(sequence.request_id, joined_at, self.num_steps))
@@ -145,18 +147,9 @@ class Lockstep:
 
     # ---------------------------------------------------------------- steps
 
-    def grow(self) -> tuple[list[Sequence], bool]:
-        """Give blocks for the next step: (who lacked one, whether all got one).
-
-        If there are too few for all nobody gets any, and who lacks one is no member any more.
-        """
-        short = [entry.sequence for entry in self._due_in(self.num_steps)]
-        if self._memory.extend_all(short):
-            self._pass_due(self.num_steps)
-            return short, True
-        for sequence in short:
-            self.leave(sequence)
-        return short, False
+    def pass_due(self) -> list[Sequence]:
+        """Return who needs a block for the next step, in order; each is to get it, or to leave."""
+        return [entry.sequence for entry in self._pass_due(self.num_steps)]
 
     def grow_for(self, num_steps: int) -> list[Sequence]:
         """Give blocks in the order of the steps that need them; return who got any, in order.
@@ -209,7 +202,9 @@ class Lockstep:
             due_at = now + sequence.num_held_positions - num_scheduled
             self._due.setdefault(due_at, []).append(entry)
         self._context += num_scheduled + 1
-        self._furthest = None
+        if self._furthest is not None:
+            most, fewest = self._furthest
+            self._furthest = max(most, num_scheduled - now), min(fewest, num_scheduled - now)
         return True
 
     def _catch_up(self, sequence: Sequence, count: int) -> None:

@@ -33,16 +33,22 @@ class Results:
         if result.is_lost:
             self._work.released += step.released
             self._lose_swapped(step, result, now)
-        if step.has_lockstep:
-            self.advance(1, now)
+        if step.in_lockstep:
+            self.advance(1, now, step.in_lockstep)
         self._apply_decodes(step, result, now)
         for sequence, part in step.chunks:
             if sequence.is_live and not self._has_failed(sequence, part.sample, result, now):
                 self._apply_chunk(sequence, part, step, result, now)
 
-    def advance(self, num_steps: int, now: float) -> None:
-        """Have those in lockstep take steps, the last of which ends now; end who is complete."""
-        for sequence in self._work.lockstep.advance(num_steps):
+    def advance(self, num_steps: int, now: float, order: list[Sequence] | None = None) -> None:
+        """Have those in lockstep take steps, the last of which ends now; end who is complete.
+
+        ``order`` is that of the slices which these steps have none of, if not that of decoding.
+        """
+        ended = self._work.lockstep.advance(num_steps)
+        if order is not None and len(ended) > 1:
+            ended.sort(key=order.index)
+        for sequence in ended:
             self.end_if_complete(sequence, sequence.output_token_ids[-1], now)
 
     def _lose_swapped(self, step: InFlightStep, result: StepResult, now: float) -> None:

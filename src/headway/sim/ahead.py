@@ -8,7 +8,7 @@ the same as step by step.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from headway.core.plan import (
@@ -88,7 +88,7 @@ class Ahead:
         num_members, *positions = lockstep.shape()
         shape = StepShape((), num_members, *positions)
         times = self._times(shape, steps.most, min(before_s, steps.before_s))
-        starts = self._starts() if self.journal else {}
+        starts = self._starts(self.scheduler.work.decoding.values()) if self.journal else {}
         repeated = Repeated(now, times.ended_s, times.elapsed_s)
         self.executor.forget(steps.released)
         updates, events = self.scheduler.repeat(repeated)
@@ -130,7 +130,8 @@ class Ahead:
         plan = scheduler.schedule(now)
         assert not isinstance(plan, Idle)  # those that decode go on
         self._record()
-        starts = self._starts() if self.journal else {}
+        (step,) = scheduler.work.in_flight.values()
+        starts = self._starts(step.in_lockstep) if self.journal else {}
         if self.journal:
             decodes = tuple(Slice(s.sequence_id, start, 1, True) for s, start in starts.items())
             self.journal.scheduled(replace(plan, slices=decodes + plan.slices), now)
@@ -153,11 +154,10 @@ class Ahead:
 
     # ---------------------------------------------------------------- the journal
 
-    def _starts(self) -> dict[Sequence, int]:
-        """Return the position that the next step computes of each in lockstep."""
-        work = self.scheduler.work
-        members = [s for s in work.decoding.values() if s in work.lockstep.members]
-        return {s: s.num_scheduled_tokens + work.lockstep.num_behind(s) for s in members}
+    def _starts(self, members: Iterable[Sequence]) -> dict[Sequence, int]:
+        """Return the position that the next step computes of each of these in lockstep."""
+        num_behind = self.scheduler.work.lockstep.num_behind
+        return {s: s.num_scheduled_tokens + num_behind(s) for s in members}
 
     def _write(
         self,
