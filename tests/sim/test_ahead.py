@@ -14,7 +14,7 @@ from headway.core.classes import PolicyName, ServiceClass
 from headway.core.config import PolicyConfig, PredictorName, SchedulerConfig
 from headway.core.costs import StepCosts
 from headway.core.limits import PreemptionChoice, SchedulerLimits
-from headway.core.plan import Idle, SampledToken, StepPlan, StepResult
+from headway.core.plan import Idle, SampledToken, SequenceId, StepPlan, StepResult
 from headway.core.repeat import Repeated
 from headway.core.request import PromptHashes, Request
 from headway.core.sampling import SamplingParams
@@ -64,6 +64,28 @@ def outcomes(result: SimulationResult) -> list[object]:
     return [result.requests, series, result.samples, result.end_s, result.statistics]
 
 
+def assert_same_records(config: SchedulerConfig, arrivals: list[Arrival], **more: object) -> None:
+    """Compare without a journal, for which all are brought up to date after each turn."""
+    ends: list[tuple[int, ...]] = []
+    seen: list[list[object]] = []
+    for leaps in (False, True):
+        last: list[Scheduler] = []
+
+        class Kept(Scheduler):
+            def __init__(self, *given: object) -> None:
+                super().__init__(*given)  # type: ignore[arg-type]
+                last.append(self)  # noqa: B023
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(replica, "Scheduler", Kept)
+            result = simulate(config, arrivals, ByContext(), leaps=leaps, **more)  # type: ignore[arg-type]
+        last[0].check()
+        ends.append(last[0].work.memory.pool.free_ids())
+        seen.append(outcomes(result))
+    assert seen[0] == seen[1]
+    assert ends[0] == ends[1], "blocks were given and freed in another order"
+
+
 def assert_same(config: SchedulerConfig, arrivals: list[Arrival], **more: object) -> WithJournal:
     """Run both ways and compare, line by line first, since lines say more than a difference."""
     slow = WithJournal(config, arrivals, leaps=False, **more)
@@ -73,6 +95,7 @@ def assert_same(config: SchedulerConfig, arrivals: list[Arrival], **more: object
         assert mine == other, f"line {number}"
     assert len(fast.log) == len(slow.log)
     assert outcomes(fast.result) == outcomes(slow.result)
+    assert_same_records(config, arrivals, sample_every_s=1e6, **more)
     return fast
 
 
@@ -224,7 +247,9 @@ def started(**changes: object) -> Scheduler:
 
 
 def test_it_says_how_many_steps_are_alike() -> None:
-    steps = started().repeatable(1.0)
+    scheduler = started()
+    scheduler.work.lockstep.source = Known([])
+    steps = scheduler.repeatable(1.0)
     assert steps is not None
     assert (steps.most, steps.released, steps.first_step_id) == (19, (), 1)
 
@@ -240,27 +265,73 @@ def test_nothing_is_alike_while_somebody_may_start() -> None:
     assert scheduler.repeatable(1.0) is None
 
 
+class Known:
+    """Knows in advance what sequences draw."""
+
+    def __init__(self, tokens: list[int], num_left: int = 1000) -> None:
+        self.tokens = tokens
+        self._num_left = num_left
+
+    def num_left(self, _: SequenceId) -> int:
+        return self._num_left
+
+    def draw(self, _: SequenceId, count: int) -> list[int]:
+        drawn, self.tokens = self.tokens[:count], self.tokens[count:]
+        return drawn
+
+
+def repeated(num_steps: int) -> Repeated:
+    return Repeated(1.0, [2.0 + step for step in range(num_steps)], [1.0] * num_steps)
+
+
 def test_a_stop_token_between_is_a_bug() -> None:
     scheduler = started()
+    scheduler.work.lockstep.source = Known([1, 0, 1])
+    assert scheduler.repeatable(1.0) is not None
+    scheduler.repeat(repeated(3))
+    with pytest.raises(InvariantError, match="stops between"):
+        scheduler.check()
+
+
+def test_more_steps_than_there_are_is_a_bug() -> None:
+    scheduler = started()
+    scheduler.work.lockstep.source = Known([1] * 30, num_left=2)
     steps = scheduler.repeatable(1.0)
     assert steps is not None
-    tokens = {steps.sequence_ids[0]: [1, 0, 1]}
-    with pytest.raises(InvariantError, match="stops between"):
-        scheduler.repeat(Repeated(1.0, [2.0, 3.0, 4.0], [1.0] * 3, tokens))
+    assert steps.most == 2
+    with pytest.raises(InvariantError, match="ends before 3 steps"):
+        scheduler.repeat(repeated(3))
+
+
+def test_who_is_known_to_have_stopped_is_not_taken_along() -> None:
+    scheduler = started()
+    scheduler.work.lockstep.source = Known([], num_left=0)
+    assert scheduler.repeatable(1.0) is None
+    assert not scheduler.work.lockstep.members
 
 
 def test_blocks_are_there_after_the_steps() -> None:
     scheduler = started()
-    steps = scheduler.repeatable(1.0)
-    assert steps is not None
-    tokens = {steps.sequence_ids[0]: [1] * 6}
-    updates, events = scheduler.repeat(
-        Repeated(1.0, [float(n) for n in range(2, 8)], [1.0] * 6, tokens)
-    )
+    scheduler.work.lockstep.source = Known([1] * 6)
+    assert scheduler.repeatable(1.0) is not None
+    updates, events = scheduler.repeat(repeated(6))
     assert [(each.first_index, len(each.block_ids)) for each in updates] == [(2, 1)]
     assert events == ()
     scheduler.check()
     assert scheduler.statistics().num_steps == 7
+
+
+def test_who_leaves_the_lockstep_is_up_to_date() -> None:
+    scheduler = started()
+    scheduler.work.lockstep.source = Known([1, 2, 3, 4, 5])
+    assert scheduler.repeatable(1.0) is not None
+    scheduler.repeat(repeated(3))
+    (sequence,) = scheduler.work.decoding.values()
+    assert sequence.output_token_ids == [1]
+    scheduler.repeat(repeated(2))
+    scheduler.cancel(sequence.request_id, 9.0, "client_left")
+    assert sequence.output_token_ids == [1, 1, 2, 3, 4, 5]
+    scheduler.check()
 
 
 def test_work_that_lacks_blocks_does_not_stop_the_leaps() -> None:

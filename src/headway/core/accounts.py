@@ -61,6 +61,7 @@ class ClassAccount:
 
     __slots__ = (
         "_holders",
+        "counts_blocks",
         "flows",
         "has_reservation",
         "has_share_full",
@@ -91,6 +92,7 @@ class ClassAccount:
         max_num_seqs: int,
         max_num_batched_tokens: int,
         num_blocks: int,
+        is_alone: bool,
     ) -> None:
         self.settings = settings
         #: whether slots and blocks are set aside for the class
@@ -110,6 +112,10 @@ class ClassAccount:
         self.has_share_full = False
         self.num_running = 0
         self.num_decoding = 0
+        #: whether it is counted which blocks are held by the class, and not by others
+        self.counts_blocks = (
+            not is_alone or self.has_reservation or self.max_total_blocks < num_blocks
+        )
         self._holders: dict[int, int] = {}  # by block: how many of its sequences hold it
         self.num_promised = 0  # blocks: what its promised sequences hold or can ever need
         #: waiting for the first time, parked ones included
@@ -136,7 +142,7 @@ class ClassAccount:
 
     @property
     def num_blocks(self) -> int:
-        """Blocks that its sequences hold; one that several share counts once."""
+        """Blocks that its sequences hold, where they are counted; a shared one counts once."""
         return len(self._holders)
 
     def blocks_without(self, leaving: Collection[Sequence]) -> Collection[int]:
@@ -148,12 +154,16 @@ class ClassAccount:
 
     def take_blocks(self, block_ids: Iterable[int]) -> None:
         """Note that one of its sequences holds these blocks."""
+        if not self.counts_blocks:
+            return
         holders = self._holders
         for block_id in block_ids:
             holders[block_id] = holders.get(block_id, 0) + 1
 
     def give_blocks(self, block_ids: Iterable[int]) -> None:
         """Note that one of its sequences gave these blocks up."""
+        if not self.counts_blocks:
+            return
         holders = self._holders
         for block_id in block_ids:
             if holders[block_id] == 1:

@@ -47,7 +47,10 @@ class Admission:
         self._queues = tuple(account.queue for account in self._accounts)
         self._reserving = tuple(a for a in self._accounts if a.has_reservation)
         self._blocked: list[Sequence] = []  # who lacked blocks when last looked at
-        self._may_rest = self._decides_alike(limits)
+        #: whether who can't start can't beside further tokens of those who decode either
+        self.may_rest = self._decides_alike(limits)
+        #: the queue of the only class, if its order stays as it is
+        self._line = self._only_line()
         #: what there was when nobody could start beside decodes alone
         self._in_vain: tuple[int, ...] | None = None
 
@@ -63,7 +66,7 @@ class Admission:
         if draft.has_preempted or not self._is_worth_while(accounts, draft.turn):
             return
         self._start_from(accounts, draft, now, ahead_of)
-        if self._may_rest and ahead_of is None:
+        if self.may_rest and ahead_of is None:
             self._in_vain = None if draft.chunks else self._situation()
 
     def rest(self) -> None:
@@ -96,7 +99,7 @@ class Admission:
         if self._in_vain is not None and self._in_vain == self._situation():
             return True
         is_waited_for = self.is_waited_for
-        if is_waited_for and self._may_rest:
+        if is_waited_for and self.may_rest:
             return self._would_start_nobody(now)
         if is_waited_for and (self._slots.num_free > 0 or self.num_waiting_reserved):
             return False
@@ -134,6 +137,12 @@ class Admission:
             and limits.max_partial_prefills is None
             and limits.max_long_partial_prefills is None
         )
+
+    def _only_line(self) -> KeyQueue | None:
+        if len(self._accounts) > 1 or self._policies.looks_at_time:
+            return None
+        queue = self._accounts[0].queue
+        return queue if type(queue) is KeyQueue else None
 
     def _situation(self) -> tuple[int, ...]:
         """Return numbers one of which changes whenever anybody comes, starts, stops or ends."""
@@ -213,14 +222,25 @@ class Admission:
     ) -> bool:
         """Try those who wait in their order, until the step is full.
 
-        Returns whether anybody started; a trial ends with the first one who could.
+        Returns whether anybody started; a trial ends with the first one who might.
         """
         has_started = False
         free = self._starting.free()
+        line = None if ahead_of else self._line
         blocked: list[Sequence] = []
         held: list[Sequence] = []
+        aside: list[Sequence] = []  # who is out of the queue for a moment
         num_demoted = 0
         while draft.budget > draft.withheld and len(blocked) + len(held) < _MAX_SKIPPED:
+            if free is not None and line is not None and accounts:
+                hopeless, is_over = self._hopeless(line, draft, blocked, len(held), free)
+                blocked += hopeless
+                if is_over:
+                    break
+                if is_trial:  # it can start for all that is known, and the next plan tells
+                    has_started = True
+                    break
+                _put_aside(hopeless, aside)
             sequence = self._first(accounts)
             if sequence is None or (ahead_of and not self._policies.precedes(sequence, ahead_of)):
                 break
@@ -233,7 +253,7 @@ class Admission:
             verdict = self._try(draft, sequence, blocked, now, free, is_trial=is_trial)
             if verdict in (Verdict.BLOCKED, Verdict.HELD):
                 (blocked if verdict is Verdict.BLOCKED else held).append(sequence)
-                sequence.account.queue.remove(sequence)
+                _put_aside([sequence], aside)
             elif verdict is Verdict.CLASS_FULL:
                 accounts.remove(sequence.account)
             elif verdict is Verdict.STEP_FULL:
@@ -243,10 +263,38 @@ class Admission:
                 if is_trial:
                     break
                 free = self._starting.free()
-        for sequence in blocked + held:
+        for sequence in aside:
             sequence.account.queue.put_back(sequence)
         self._blocked = blocked
         return has_started
+
+    def _hopeless(
+        self,
+        line: KeyQueue,
+        draft: StepDraft,
+        blocked: list[Sequence],
+        num_held: int,
+        free: Free,
+    ) -> tuple[list[Sequence], bool]:
+        """Return who goes next and is *blocked* for sure, and whether nobody behind can start.
+
+        It says what ``_try`` would say of each: most of those that are looked at in a pool that is
+        full, in every step.
+        """
+        most = max([s.num_passed for s in blocked], default=-1)
+        is_hopeless, limits = self._starting.is_hopeless, self._limits
+        found: list[Sequence] = []
+        for sequence in line.first(_MAX_SKIPPED - len(blocked) - num_held):
+            if most >= limits.max_passes:
+                return found, True
+            if most >= 0 and sequence.num_preemptions >= limits.max_preemptions:
+                return found, True
+            if not is_hopeless(draft, sequence, free):
+                return found, False
+            found.append(sequence)
+            if sequence.num_passed > most:
+                most = sequence.num_passed
+        return found, True
 
     def _first(self, accounts: list[ClassAccount]) -> Sequence | None:
         if len(accounts) == 1:
@@ -312,3 +360,10 @@ class Admission:
         most = self._limits.max_passes
         can_give_back = sequence.num_preemptions < self._limits.max_preemptions
         return can_give_back and max([s.num_passed for s in blocked]) < most
+
+
+def _put_aside(sequences: list[Sequence], aside: list[Sequence]) -> None:
+    """Take sequences out of their queues for a moment."""
+    for sequence in sequences:
+        sequence.account.queue.remove(sequence)
+    aside += sequences

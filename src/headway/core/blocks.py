@@ -114,6 +114,11 @@ class BlockPool:
             InvariantError: a block has no holder.
         """
         counts, is_kept = self._reference_counts, self._is_kept
+        if self.num_shared(block_ids) == 0 and not any(map(is_kept.__getitem__, block_ids)):
+            for block_id in block_ids:
+                counts[block_id] = 0
+            self._free += reversed(block_ids)
+            return
         for block_id in reversed(block_ids):
             count = counts[block_id] - 1
             if count < 0:

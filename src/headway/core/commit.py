@@ -28,6 +28,7 @@ class InFlightStep:
         released: sequences that the executor shall forget.
         swapped: sequences that it moves to the swap space.
         stale: sequences whose KV is gone since; results from before count no position as computed.
+        in_lockstep: further decodes, which no slice is of.
     """
 
     decodes: list[Sequence]
@@ -37,6 +38,7 @@ class InFlightStep:
     released: tuple[SequenceId, ...] = ()
     swapped: list[Sequence] = field(default_factory=list)
     stale: set[SequenceId] = field(default_factory=set)
+    in_lockstep: list[Sequence] = field(default_factory=list)
 
 
 def commit(
@@ -45,16 +47,22 @@ def commit(
     released: tuple[SequenceId, ...],
     swap_out: tuple[BlockMove, ...],
     events: tuple[Event, ...],
+    *,
+    members: Collection[Sequence] = (),
 ) -> tuple[StepPlan, InFlightStep]:
-    """Return the plan of a draft, and what is in flight from now on."""
-    slices = _decode_slices(draft.decodes)
+    """Return the plan of a draft, and what is in flight from now on.
+
+    Of decodes that are ``members`` of the lockstep the plan has no slices.
+    """
+    decodes, in_lockstep = _divide(draft.decodes, members)
+    slices = _decode_slices(decodes)
     grown = draft.grown
     new_sequences: tuple[NewSequence, ...] = ()
     chunks: list[tuple[Sequence, Slice]] = []
     if draft.chunks:  # in most steps there are none
-        members = [sequence for sequence, _ in draft.chunks.values()]
-        new_sequences = tuple([_introduce(s) for s in members if not s.is_introduced])
-        grown = grown + members
+        begun = [sequence for sequence, _ in draft.chunks.values()]
+        new_sequences = tuple([_introduce(s) for s in begun if not s.is_introduced])
+        grown = grown + begun
         chunks = [(s, _schedule_tokens(s, count)) for s, count in draft.chunks.values()]
         slices += [part for _, part in chunks]
     table_updates = tuple(update_tables(grown)) if grown else ()
@@ -71,8 +79,24 @@ def commit(
         events,
     )
     return plan, InFlightStep(
-        draft.decodes, chunks, _features(draft, plan), _by_class(draft.decodes, accounts), released
+        decodes,
+        chunks,
+        _features(draft, plan),
+        _by_class(draft.decodes, accounts),
+        released,
+        in_lockstep=in_lockstep,
     )
+
+
+def _divide(
+    decodes: list[Sequence], members: Collection[Sequence]
+) -> tuple[list[Sequence], list[Sequence]]:
+    """Return those that are no members of the lockstep, and those that are, in their order."""
+    if not members:
+        return decodes, []
+    if len(members) == len(decodes):
+        return [], decodes
+    return [s for s in decodes if s not in members], [s for s in decodes if s in members]
 
 
 def _by_class(

@@ -21,23 +21,29 @@ class Growth:
 
     def plan_decodes(self, draft: StepDraft, now: float) -> None:
         """Plan one position for each decoding sequence, the senior ones first to take blocks."""
-        decoding = list(self._work.decoding.values())
-        full = [s for s in decoding if s.num_scheduled_tokens >= s.num_held_positions]
+        decoding, lockstep = list(self._work.decoding.values()), self._work.lockstep
+        if lockstep.members:
+            full = short = lockstep.pass_due()
+        else:
+            full = [s for s in decoding if s.num_scheduled_tokens >= s.num_held_positions]
+            # of those that have all blocks that they can need the last token is being sampled
+            short = [s for s in full if s.num_scheduled_tokens < s.max_positions]
         if not full:
             draft.add_decodes(decoding)
             return
-        # of those that have all blocks that they can need the last token is being sampled
-        short = [s for s in full if s.num_scheduled_tokens < s.max_positions]
         if len(short) == len(full) and self._work.memory.extend_all(short):
             draft.add_decodes(decoding)
             draft.grown += short
             return
-        draft.add_decodes([s for s in decoding if s.num_scheduled_tokens < s.num_held_positions])
+        lacking = set(full)
+        draft.add_decodes([s for s in decoding if s not in lacking])
         short.sort(key=_by_seniority)
         for sequence in short:
             if sequence.state is State.RUNNING and self.grow(draft, sequence, 1, now):
                 draft.add_decodes([sequence])
                 draft.grown.append(sequence)
+            else:
+                lockstep.leave(sequence)
 
     def grow(self, draft: StepDraft, sequence: Sequence, count: int, now: float) -> bool:
         """Get blocks for the next ``count`` positions.
@@ -45,7 +51,8 @@ class Growth:
         Returns False when the sequence itself had to give way, or must wait for the next step.
         """
         memory = self._work.memory
-        end = sequence.num_scheduled_tokens + count
+        start = sequence.num_scheduled_tokens + self._work.lockstep.num_behind(sequence)
+        end = start + count
         missing = memory.num_missing(sequence, end)
         while missing:
             is_own_class = memory.exceeds_share(sequence, missing)

@@ -140,7 +140,8 @@ def _requests_are_conserved(scheduler: Scheduler) -> None:
         num_decoding = sum(s.account is account for s in scheduler.work.decoding.values())
         _require(account.num_decoding == num_decoding, "3: decoding sequences are miscounted")
         num_blocks = len({block_id for s in running for block_id in s.block_ids})
-        _require(account.num_blocks == num_blocks, "3: the blocks of a class are miscounted")
+        num_counted = scheduler.work.memory.num_blocks_of(account)
+        _require(num_counted == num_blocks, "3: the blocks of a class are miscounted")
 
 
 def _plans_keep_the_limits(scheduler: Scheduler) -> None:

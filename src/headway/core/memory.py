@@ -76,6 +76,12 @@ class Memory:
             free -= account.num_unused_blocks
         return free
 
+    def num_blocks_of(self, account: ClassAccount) -> int:
+        """Return how many blocks the class holds; the only class there is holds all that are."""
+        if account.counts_blocks:
+            return account.num_blocks
+        return self.pool.num_blocks - self.pool.num_free
+
     def num_missing(self, sequence: Sequence, num_positions: int) -> int:
         """Return how many blocks the sequence lacks for that many positions."""
         return max(self.pool.blocks_for(num_positions) - len(sequence.block_ids), 0)
@@ -107,7 +113,7 @@ class Memory:
         before they made progress. Alone, a sequence may use the last block. ``leaving`` asks
         whether it could if these gave up their blocks.
         """
-        if not self._can_promise(sequence):
+        if not self.can_promise(sequence):
             return False
         free = self.available_to(sequence) - num_owed
         if not is_alone and not sequence.account.has_reservation:
@@ -158,7 +164,9 @@ class Memory:
     def exceeds_share(self, sequence: Sequence, num_blocks: int) -> bool:
         """Whether a running sequence may not grow by so many blocks, since its class may not."""
         account = sequence.account
-        return account.num_running > 1 and num_blocks > account.num_share_blocks
+        if not account.counts_blocks or account.num_running <= 1:
+            return False
+        return num_blocks > account.num_share_blocks
 
     def _shall_promise(self, sequence: Sequence) -> bool:
         """Whether it starts only with the promise of all blocks that it can ever need.
@@ -181,7 +189,7 @@ class Memory:
             return False
         return self._limits.batching is not Batching.STATIC and self._num_best_effort_promised > 0
 
-    def _can_promise(self, sequence: Sequence) -> bool:
+    def can_promise(self, sequence: Sequence) -> bool:
         """Whether the promise that it needs, if any, can be kept together with the others.
 
         Until they are needed others may use the blocks, since they give them back: all promises
@@ -245,13 +253,14 @@ class Memory:
         What it found in the cache when last looked for can have grown by a block for each that
         became known since.
         """
-        needed = self.pool.blocks_for(sequence.num_known_positions)
+        num_known = min(sequence.num_tokens, sequence.max_positions)
+        needed = -(-num_known // self.block_size)
         if self.cache is None or sequence.chain is None:
             return needed
         if sequence.parent.request.n > 1:
             return 0
-        num_matched, num_known = sequence.matched
-        return needed - num_matched - (self.cache.num_registered - num_known)
+        num_matched, num_registered = sequence.matched
+        return needed - num_matched - (self.cache.num_registered - num_registered)
 
     def _can_fork(self, sequence: Sequence) -> bool:
         """Whether it is new, and the first sequence of its request has the whole prompt.

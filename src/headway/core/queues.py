@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_left, insort
 from collections.abc import Iterator
 from typing import Protocol
 
@@ -43,19 +44,28 @@ class Queue(Protocol):
         ...
 
 
+_Entry = tuple[float, SequenceId, int, Sequence]
+"""Key, sequence, the number of the push, so that no two are equal, and the sequence itself."""
+
+
 class KeyQueue:
     """Smallest ``order_key`` first; equal ones by arrival.
 
-    Guards: ``_members`` is the truth. An entry of the heap whose sequence is not a member, or was
-    pushed again later, is dead and skipped; dead entries never outnumber the living by more than
-    ``_SLACK``.
+    Those that go first stand in a sorted list, since steps look at them in order, and all others in
+    a heap.
+
+    Guards: ``_members`` is the truth, and nobody in the heap goes before anybody in the list. An
+    entry of the heap that isn't the member's is dead and skipped; dead entries never outnumber the
+    living by more than ``_SLACK``.
     """
 
     _SLACK = 64
+    _LONGEST_FRONT = 64
 
     def __init__(self) -> None:
-        self._heap: list[tuple[float, SequenceId, int, Sequence]] = []
-        self._members: dict[SequenceId, int] = {}
+        self._front: list[_Entry] = []
+        self._heap: list[_Entry] = []
+        self._members: dict[SequenceId, _Entry] = {}
         self._num_pushed = 0
 
     def __len__(self) -> int:
@@ -66,14 +76,23 @@ class KeyQueue:
 
     def __iter__(self) -> Iterator[Sequence]:
         """Yield the members in no particular order."""
-        return (entry[3] for entry in self._heap if self._is_alive(entry))
+        for entry in self._front:
+            yield entry[3]
+        for entry in self._heap:
+            if self._is_alive(entry):
+                yield entry[3]
 
     def push(self, sequence: Sequence) -> None:
         """Add a sequence at its place."""
         self._num_pushed += 1
-        sequence_id = sequence.sequence_id
-        self._members[sequence_id] = self._num_pushed
+        sequence_id, front = sequence.sequence_id, self._front
         entry = (sequence.order_key, sequence_id, self._num_pushed, sequence)
+        self._members[sequence_id] = entry
+        if front and entry < front[-1]:
+            insort(front, entry)
+            if len(front) <= self._LONGEST_FRONT:
+                return
+            entry = front.pop()
         heapq.heappush(self._heap, entry)
 
     def put_back(self, sequence: Sequence) -> None:
@@ -82,14 +101,22 @@ class KeyQueue:
 
     def peek(self) -> Sequence | None:
         """Return the first sequence, or None."""
-        while self._heap and not self._is_alive(self._heap[0]):
-            heapq.heappop(self._heap)
-        return self._heap[0][3] if self._heap else None
+        if not self._front:
+            self._fill(1)
+        return self._front[0][3] if self._front else None
+
+    def first(self, count: int) -> list[Sequence]:
+        """Return the first ``count`` sequences in order, or all if there are fewer."""
+        if len(self._front) < count:
+            self._fill(count)
+        return [entry[3] for entry in self._front[:count]]
 
     def remove(self, sequence: Sequence) -> None:
         """Take a sequence out, wherever it stands."""
-        del self._members[sequence.sequence_id]
-        if len(self._heap) > 2 * len(self._members) + self._SLACK:
+        entry, front = self._members.pop(sequence.sequence_id), self._front
+        if front and entry <= front[-1]:
+            del front[bisect_left(front, entry)]
+        elif len(self._heap) > 2 * len(self._members) + self._SLACK:
             self._heap = [entry for entry in self._heap if self._is_alive(entry)]
             heapq.heapify(self._heap)
 
@@ -97,8 +124,16 @@ class KeyQueue:
         """Take a sequence out because it starts."""
         self.remove(sequence)
 
-    def _is_alive(self, entry: tuple[float, SequenceId, int, Sequence]) -> bool:
-        return self._members.get(entry[1]) == entry[2]
+    def _fill(self, count: int) -> None:
+        """Have so many in the sorted list, if there are so many."""
+        front, heap = self._front, self._heap
+        while heap and len(front) < count:
+            entry = heapq.heappop(heap)
+            if self._is_alive(entry):
+                front.append(entry)
+
+    def _is_alive(self, entry: _Entry) -> bool:
+        return self._members.get(entry[1]) is entry
 
 
 class SlackQueue:

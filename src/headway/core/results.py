@@ -25,6 +25,7 @@ class Results:
         self._work = work
         accounts = work.accounts.values()
         self.charges_tenants = any(isinstance(a.queue, FairQueue) for a in accounts)
+        work.lockstep.charges_tenants = self.charges_tenants
         self._endings = endings
 
     def apply(self, step: InFlightStep, result: StepResult, now: float) -> None:
@@ -32,10 +33,23 @@ class Results:
         if result.is_lost:
             self._work.released += step.released
             self._lose_swapped(step, result, now)
+        if step.in_lockstep:
+            self.advance(1, now, step.in_lockstep)
         self._apply_decodes(step, result, now)
         for sequence, part in step.chunks:
             if sequence.is_live and not self._has_failed(sequence, part.sample, result, now):
                 self._apply_chunk(sequence, part, step, result, now)
+
+    def advance(self, num_steps: int, now: float, order: list[Sequence] | None = None) -> None:
+        """Have those in lockstep take steps, the last of which ends now; end who is complete.
+
+        ``order`` is that of the slices which these steps have none of, if not that of decoding.
+        """
+        ended = self._work.lockstep.advance(num_steps)
+        if order is not None and len(ended) > 1:
+            ended.sort(key=order.index)
+        for sequence in ended:
+            self.end_if_complete(sequence, sequence.output_token_ids[-1], now)
 
     def _lose_swapped(self, step: InFlightStep, result: StepResult, now: float) -> None:
         """What a lost step moved to the swap space may not have arrived there."""

@@ -90,7 +90,7 @@ class Scheduler:
         drain_rate = self._endings.drain_rate
         self._gatekeeper = Gatekeeper(work, config, self._slots, self._admission, drain_rate)
         self._deadlines = Deadlines()
-        self._repeater = Repeater(work, limits, self._admission, self._deadlines, self._results)
+        self.repeater = Repeater(work, limits, self._admission, self._deadlines, self._results)
         self._next_sequence_id = 0
         self.scheduled_at: float | None = None  # the latest call of ``schedule``
 
@@ -182,7 +182,7 @@ class Scheduler:
 
     def repeatable(self, now: float) -> Repeatable | None:
         """Return how many steps from now on would only repeat each other; None is "ask me"."""
-        return self._repeater.outlook(now)
+        return self.repeater.outlook(now) if self.repeater.may_begin else None
 
     def repeat(self, repeated: Repeated) -> tuple[tuple[TableUpdate, ...], tuple[ev.Event, ...]]:
         """Do what as many calls of ``schedule`` and ``apply`` would, right after ``repeatable``.
@@ -193,9 +193,9 @@ class Scheduler:
         Raises:
             InvariantError: there are more steps than could be repeated.
         """
-        updates = self._repeater.take(repeated)
+        features = StepFeatures(0, len(self.work.decoding))
+        updates = self.repeater.take(repeated)
         self.scheduled_at = (repeated.began_s, *repeated.ended_s[-2:-1])[-1]
-        features = StepFeatures(0, len(repeated.token_ids))
         if self._costs_matter:
             for elapsed_s in repeated.elapsed_s:
                 self._costs.observe(features, elapsed_s)
@@ -213,6 +213,8 @@ class Scheduler:
         Raises:
             InvariantError: one does not hold; the message has the story of the request.
         """
+        if not self.work.in_flight:
+            self.work.lockstep.settle()
         invariants.check(self)
 
     # ---------------------------------------------------------------- parts
@@ -295,7 +297,14 @@ class Scheduler:
         work.counters.steps += 1
         released, work.released = tuple(work.released), []
         swap_out, work.swap_out = tuple(work.swap_out), []
-        plan, step = commit(draft, work.accounts.values(), released, swap_out, work.take_events())
+        plan, step = commit(
+            draft,
+            work.accounts.values(),
+            released,
+            swap_out,
+            work.take_events(),
+            members=work.lockstep.members,
+        )
         for sequence, part in step.chunks:
             if part.sample:
                 work.to_decoding(sequence)
@@ -335,4 +344,5 @@ def _open(settings: ServiceClass, config: SchedulerConfig) -> ClassAccount:
         max_num_seqs=limits.max_num_seqs,
         max_num_batched_tokens=limits.max_num_batched_tokens,
         num_blocks=limits.num_blocks,
+        is_alone=len(config.classes) == 1,
     )

@@ -101,6 +101,7 @@ class Sequence:
         "order_key",
         "output_token_ids",
         "parent",
+        "place",
         "priority",
         "register_at",
         "request_id",
@@ -164,6 +165,7 @@ class Sequence:
         self.seniority: tuple[float, ...] = ()
         self.is_late = False  # it missed its target, so `slo` put it behind those that may not
         self.num_passed = 0
+        self.place = 0  # among those that decode
         #: waiting sequences whose blocks it runs on
         self.lenders: tuple[Sequence, ...] = ()
         #: running sequences that have it among their lenders, in order of admission

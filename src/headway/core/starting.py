@@ -43,10 +43,10 @@ class _Room(NamedTuple):
 
 
 class Free(NamedTuple):
-    """Free blocks in a step, and what of them sequences lack that were let in already."""
+    """Free blocks in a step, and those of them that nobody is owed and nothing keeps back."""
 
     num_blocks: int
-    num_owed: int
+    num_spare: int
 
 
 class Starting:
@@ -98,17 +98,22 @@ class Starting:
         """Return what blocks there are for those who wait; None if more than blocks decides."""
         if not self._is_plain or self._slots.num_free <= 0:
             return None
-        memory, prefilling = self._work.memory, self._work.prefilling.values()
-        owed = [memory.num_missing(s, s.num_known_positions) for s in prefilling]
-        return Free(memory.pool.num_free, sum(owed))
+        work, num_free = self._work, self._work.memory.pool.num_free
+        missing = work.memory.num_missing
+        num_owed = sum([missing(s, s.num_known_positions) for s in work.prefilling.values()])
+        num_kept = self._limits.watermark_blocks if work.running else 0
+        return Free(num_free, num_free - num_owed - num_kept)
 
     def is_hopeless(self, draft: StepDraft, sequence: Sequence, free: Free) -> bool:
         """Whether it is *blocked* for sure, which takes no close look: it needs too many blocks."""
         if sequence.turn == draft.turn or sequence.swap_block_ids:
             return False
-        num_new = self._work.memory.num_new_blocks(sequence)
+        memory = self._work.memory
+        if sequence.num_preemptions and not memory.can_promise(sequence):
+            return True
+        num_new = memory.num_new_blocks(sequence)
         if not sequence.borrowers:
-            return num_new > free.num_blocks - free.num_owed
+            return num_new > free.num_spare
         borrowed = sum([len(s.block_ids) for s in sequence.borrowers.values()])
         return num_new > free.num_blocks + borrowed
 

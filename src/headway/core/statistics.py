@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from headway.core.accounts import ClassAccount
+    from headway.core.memory import Memory
     from headway.core.work import Work
 
 
@@ -113,17 +114,17 @@ def snapshot(work: Work) -> Statistics:
         num_evicted_blocks=memory.pool.num_evictions,
         num_swapped_out_blocks=memory.num_swapped_out,
         num_swapped_in_blocks=memory.num_swapped_in,
-        classes=tuple(map(_class_snapshot, accounts)),
+        classes=tuple(_class_snapshot(account, memory) for account in accounts),
     )
 
 
-def _class_snapshot(account: ClassAccount) -> ClassStatistics:
+def _class_snapshot(account: ClassAccount, memory: Memory) -> ClassStatistics:
     return ClassStatistics(
         name=account.settings.name,
         num_waiting_sequences=account.num_waiting_sequences,
         num_held=len(account.hold),
         num_running=account.num_running,
-        num_blocks=account.num_blocks,
+        num_blocks=memory.num_blocks_of(account),
         num_served_input_tokens=account.service.num_input_tokens,
         num_served_output_tokens=account.service.num_output_tokens,
     )

@@ -43,13 +43,13 @@ class Victims:
         finishes. A promise is kept by whoever can give way, senior or not.
         """
         rank = _rank(needy)
-        eligible = [
-            s
-            for s in self._displaceable(self._work.running.values(), turn)
-            if (needy.is_promised or _rank(s) > rank)
-            and (not is_own_class or s.account is needy.account)
-        ]
-        return min(eligible, key=self._by_kind_and_choice, default=None)
+        eligible = self._displaceable(self._work.running.values(), turn)
+        if not needy.is_promised:
+            eligible = [s for s in eligible if _rank(s) > rank]
+        if is_own_class:
+            eligible = [s for s in eligible if s.account is needy.account]
+        borrowers = [s for s in eligible if s.lenders and s.is_borrower]
+        return min(borrowers or eligible, key=self._by_kind_and_choice, default=None)
 
     def may_exist(self, waiting: Sequence, turn: int | None) -> bool:
         """Whether it is worth while to look for somebody whom a waiting sequence may displace."""
@@ -131,10 +131,11 @@ class Victims:
         return found
 
     def _by_kind_and_choice(self, sequence: Sequence) -> tuple[float, ...]:
-        kind = (not sequence.is_borrower, not sequence.account.settings.best_effort)
+        kind = (not _is_borrower(sequence), not sequence.account.settings.best_effort)
         if self._takes_newest:
             return (*kind, *(-each for each in sequence.seniority))
-        return (*kind, self._work.memory.num_own_positions(sequence), -sequence.sequence_id)
+        num_lost = self._work.memory.num_own_positions(sequence)
+        return (*kind, num_lost + self._work.lockstep.num_behind(sequence), -sequence.sequence_id)
 
     def _displaceable(self, running: Iterable[Sequence], turn: int) -> list[Sequence]:
         most = self._max_preemptions
@@ -150,7 +151,11 @@ class Victims:
 
 def _rank(sequence: Sequence) -> tuple[bool, tuple[float, ...]]:
     """Return the total order of who gives way to whom; borrowers stand behind everybody."""
-    return (sequence.is_borrower, sequence.seniority)
+    return (_is_borrower(sequence), sequence.seniority)
+
+
+def _is_borrower(sequence: Sequence) -> bool:
+    return bool(sequence.lenders) and sequence.is_borrower  # few have lenders, and many are asked
 
 
 def _once_each(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from headway.core.accounts import ClassAccount
 from headway.core.commit import InFlightStep
 from headway.core.events import Event
+from headway.core.lockstep import Lockstep
 from headway.core.memory import Memory
 from headway.core.plan import BlockMove, RequestId, SequenceId
 from headway.core.sequence import LiveRequest, Sequence
@@ -47,6 +48,7 @@ class Work:
     num_ghosts: int = 0
     last_account: ClassAccount | None = None  # whose work left its queue last
     num_waiting: int = 0  # requests of which nothing has run
+    num_decoded: int = 0  # sequences that began to decode, ever
     num_preempted: int = 0  # sequences that wait to resume
     counters: Counters = field(default_factory=Counters)
     #: for the next plan, or the return of the call that is being served
@@ -54,6 +56,11 @@ class Work:
     released: list[SequenceId] = field(default_factory=list)
     swap_out: list[BlockMove] = field(default_factory=list)
     swapped: list[Sequence] = field(default_factory=list)  # that these moves are of
+    #: those of the decoding ones that wait to be brought up to date
+    lockstep: Lockstep = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.lockstep = Lockstep(self.memory)
 
     def enter(self, sequence: Sequence) -> None:
         """Give a sequence a slot."""
@@ -67,10 +74,14 @@ class Work:
         """From here on the sequence lacks one token a step."""
         if self.prefilling.pop(sequence.sequence_id, None) is not None:
             self.decoding[sequence.sequence_id] = sequence
+            self.num_decoded += 1
+            sequence.place = self.num_decoded
             sequence.account.num_decoding += 1
 
     def leave(self, sequence: Sequence) -> None:
         """Take a sequence off its slot."""
+        if self.lockstep.members:
+            self.lockstep.leave(sequence)
         del self.running[sequence.sequence_id]
         for lender in sequence.lenders:
             del lender.borrowers[sequence.sequence_id]

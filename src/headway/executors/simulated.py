@@ -21,7 +21,6 @@ from headway.core.plan import (
     StepResult,
     TableUpdate,
 )
-from headway.core.repeat import Repeatable
 from headway.executors.plan_checks import check_moves, check_padding
 from headway.executors.simulated_tokens import ArbitraryVocabulary
 from headway.profiles.shape import StepCost, StepShape
@@ -72,8 +71,10 @@ class SimulatedExecutor:
         self._output_length = output_length
         self._sequences: dict[SequenceId, _SimulatedSequence] = {}
 
-    def run(self, plan: StepPlan) -> StepResult:
+    def run(self, plan: StepPlan, shape: StepShape | None = None) -> StepResult:
         """Spend the predicted time and draw a token for each slice that samples.
+
+        ``shape`` is that of the whole step, where not all of it is in the plan's slices.
 
         Raises:
             ValueError: the plan names a sequence, block or position that does not exist, or its
@@ -82,7 +83,7 @@ class SimulatedExecutor:
         self._check_blocks(plan)
         self._update_sequences(plan)
         work = self._find(plan.slices)
-        elapsed_s = self._cost.seconds(StepShape.of_plan(plan))
+        elapsed_s = self._cost.seconds(shape or StepShape.of_plan(plan))
         self._clock.sleep(elapsed_s)
         tokens: dict[SequenceId, SampledToken] = {}
         failures: dict[SequenceId, str] = {}
@@ -96,34 +97,21 @@ class SimulatedExecutor:
 
     # ---------------------------------------------------------------- many steps at once
 
-    def look_ahead(self, steps: Repeatable) -> tuple[StepShape, int]:
-        """Return the shape of the first of these steps, and how many there are to a stop token.
+    def num_left(self, sequence_id: SequenceId) -> int:
+        """Return with how many tokens a sequence draws a stop token; 0 if it can't go on."""
+        sequence = self._sequences[sequence_id]
+        return 0 if sequence.failure is not None else sequence.end - sequence.num_tokens
 
-        Each of the further ones attends over one position more for each sequence.
-        """
-        for sequence_id in steps.released:
+    def draw(self, sequence_id: SequenceId, count: int) -> list[int]:
+        """Draw the next tokens of a sequence."""
+        sequence = self._sequences[sequence_id]
+        sequence.num_tokens += count
+        return [each.token_id for each in islice(sequence.upcoming, count)]
+
+    def forget(self, released: Iterable[SequenceId]) -> None:
+        """Forget sequences, as a plan that released them would."""
+        for sequence_id in released:
             self._sequences.pop(sequence_id, None)
-        known = self._sequences
-        found = [known[sequence_id] for sequence_id in steps.sequence_ids]
-        ends = [sequence.num_tokens for sequence in found]
-        left = min([sequence.end - sequence.num_tokens for sequence in found])
-        if any(sequence.failure is not None for sequence in found):
-            left = 0
-        return StepShape((), len(ends), sum(ends), max(ends), min(ends)), min(left, steps.most)
-
-    def next_positions(self, steps: Repeatable) -> dict[SequenceId, int]:
-        """Return the position that the first of these steps computes of each sequence."""
-        known = self._sequences
-        return {each: known[each].num_tokens - 1 for each in steps.sequence_ids}
-
-    def draw_ahead(self, steps: Repeatable, count: int) -> dict[SequenceId, list[int]]:
-        """Draw the tokens of ``count`` steps."""
-        known, drawn = self._sequences, {}
-        for sequence_id in steps.sequence_ids:
-            sequence = known[sequence_id]
-            sequence.num_tokens += count
-            drawn[sequence_id] = [each.token_id for each in islice(sequence.upcoming, count)]
-        return drawn
 
     def grow(self, updates: Iterable[TableUpdate]) -> None:
         """Take over how the block tables have grown in these steps."""
@@ -139,8 +127,7 @@ class SimulatedExecutor:
             check_padding(plan.padding, plan.slices, max_positions=num_positions)
 
     def _update_sequences(self, plan: StepPlan) -> None:
-        for sequence_id in plan.released:
-            self._sequences.pop(sequence_id, None)
+        self.forget(plan.released)
         for new in plan.new_sequences:
             self._add(new)
         for update in plan.table_updates:

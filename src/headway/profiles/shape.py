@@ -48,6 +48,22 @@ class StepShape(NamedTuple):
         """Slices: each has a row for the head of the model, sampled or not."""
         return len(self.chunks) + self.num_decodes
 
+    def beside(self, number: int, context: int, longest: int, shortest: int) -> StepShape:
+        """Return the shape with so many further decodes, if any, that attend over that much."""
+        if number == 0:
+            return self
+        if self.num_decodes:
+            longest = max(longest, self.longest_decode)
+            shortest = min(shortest, self.shortest_decode)
+        return StepShape(
+            self.chunks,
+            self.num_decodes + number,
+            self.decode_context + context,
+            longest,
+            shortest,
+            self.num_swapped_blocks,
+        )
+
     @classmethod
     def of_plan(cls, plan: StepPlan) -> StepShape:
         """Return the shape of a plan, with its padding."""

@@ -1,17 +1,28 @@
-"""Takes many steps at once, as long as each only repeats the one before: the simulator's speed.
+"""Takes steps without looking at each sequence in them: the simulator's speed.
 
-What is decided, recorded and written to a journal is the same as step by step.
+Those that decode go in lockstep, many steps at once where nothing is to be decided, and beside what
+starts, ends or gives way where something is. What is decided, recorded and written to a journal is
+the same as step by step.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
-from headway.core.plan import SampledToken, SequenceId, Slice, StepPlan, StepResult, TableUpdate
+from headway.core.plan import (
+    Idle,
+    SampledToken,
+    SequenceId,
+    Slice,
+    StepPlan,
+    StepResult,
+    TableUpdate,
+)
 from headway.core.repeat import Repeatable, Repeated
 from headway.core.scheduler import Scheduler
+from headway.core.sequence import Sequence
 from headway.engine.clock import VirtualClock
 from headway.engine.journal import Journal
 from headway.executors.simulated import SimulatedExecutor
@@ -20,13 +31,11 @@ from headway.sim.pace import HostTime
 from headway.sim.recorder import RecordingExecutor, RepeatedTimes
 
 _new = tuple.__new__  # half the time of the constructor of a named tuple
-_FEWEST = 2
-"""Fewer steps are as fast in the ordinary way."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
-    """A scheduler and a simulated executor with one plan in flight, through quiet stretches."""
+    """A scheduler and a simulated executor with one plan in flight."""
 
     scheduler: Scheduler
     executor: SimulatedExecutor
@@ -35,30 +44,62 @@ class Ahead:
     clock: VirtualClock
     recording: RecordingExecutor
     journal: Journal | None
+    #: when each step ended in which some were in lockstep
+    _ended_s: array[float] = field(default_factory=lambda: array("d"))
+
+    def __post_init__(self) -> None:
+        self.scheduler.work.lockstep.source = self.executor
 
     def advance(self, before_s: float) -> bool:
-        """Compute the steps that begin before a moment, until something is to be decided.
+        """Compute a step, or those that begin before a moment until something is to be decided.
 
-        Returns False if the next step is to be planned by itself.
+        Returns False, and has brought all up to date, if the engine is to take the next step.
         """
-        steps = self.scheduler.repeatable(self.clock.now())
-        if steps is None or steps.most < _FEWEST:
+        scheduler = self.scheduler
+        steps = scheduler.repeatable(self.clock.now())
+        if steps is not None:
+            self._repeat(steps, before_s)
+        elif not scheduler.repeater.may_stay or not scheduler.repeater.join():
+            self.settle()
             return False
-        shape, most = self.executor.look_ahead(steps)
-        if most < _FEWEST:
-            return False
-        now = self.clock.now()
-        times = self._times(shape, most, min(before_s, steps.before_s))
-        starts = self.executor.next_positions(steps) if self.journal else {}
-        token_ids = self.executor.draw_ahead(steps, len(times.ended_s))
-        repeated = Repeated(now, times.ended_s, times.elapsed_s, token_ids)
+        else:
+            self._step()
+        if self.journal or not scheduler.repeater.may_stay:
+            self.settle()
+        return True
+
+    def settle(self) -> None:
+        """Bring all sequences and records up to date."""
+        self.scheduler.work.lockstep.settle()
+        self._record()
+
+    def _record(self) -> None:
+        """Write down what those got that have left the lockstep."""
+        caught_up = self.scheduler.work.lockstep.caught_up
+        if caught_up:
+            self.recording.caught_up(caught_up, self._ended_s)
+            caught_up.clear()
+
+    # ---------------------------------------------------------------- many steps
+
+    def _repeat(self, steps: Repeatable, before_s: float) -> None:
+        """Take steps that only repeat each other."""
+        now, lockstep = self.clock.now(), self.scheduler.work.lockstep
+        num_members, *positions = lockstep.shape()
+        shape = StepShape((), num_members, *positions)
+        times = self._times(shape, steps.most, min(before_s, steps.before_s))
+        starts = self._starts(self.scheduler.work.decoding.values()) if self.journal else {}
+        repeated = Repeated(now, times.ended_s, times.elapsed_s)
+        self.executor.forget(steps.released)
         updates, events = self.scheduler.repeat(repeated)
+        self._ended_s.extend(times.ended_s)
         self.executor.grow(updates)
         self.clock.sleep_until(times.ended_s[-1])
         if self.journal:
+            lockstep.settle()
             self._write(self.journal, steps, starts, repeated, updates)
-        self.recording.repeated(steps, times, events)
-        return True
+        self._record()
+        self.recording.repeated(steps, num_members, times, events)
 
     def _times(self, shape: StepShape, most: int, before_s: float) -> RepeatedTimes:
         """Return the times of the steps that begin before the moment; the first one does."""
@@ -81,30 +122,63 @@ class Ahead:
             shape = _new(StepShape, further)
         return RepeatedTimes(began_s, ended_s, elapsed_s)
 
+    # ---------------------------------------------------------------- one step
+
+    def _step(self) -> None:
+        """Take a step in which something is decided, as the engine's loop would."""
+        scheduler, lockstep, now = self.scheduler, self.scheduler.work.lockstep, self.clock.now()
+        plan = scheduler.schedule(now)
+        assert not isinstance(plan, Idle)  # those that decode go on
+        self._record()
+        (step,) = scheduler.work.in_flight.values()
+        starts = self._starts(step.in_lockstep) if self.journal else {}
+        if self.journal:
+            decodes = tuple(Slice(s.sequence_id, start, 1, True) for s, start in starts.items())
+            self.journal.scheduled(replace(plan, slices=decodes + plan.slices), now)
+        self.recording.events(plan.events, now)
+        shape = StepShape.of_plan(plan).beside(*lockstep.shape())
+        num_members = len(lockstep.members)
+        if self.host is not None:
+            self.clock.sleep(self.host(shape))
+        result = self.recording.run(plan, shape, num_members)
+        ended_s = self.clock.now()
+        events = scheduler.apply(result, ended_s)
+        if num_members:
+            self._ended_s.append(ended_s)
+        if self.journal:
+            lockstep.settle()
+            drawn = {s.sequence_id: SampledToken(s.output_token_ids[-1]) for s in starts}
+            self.journal.applied(replace(result, tokens=drawn | {**result.tokens}), ended_s)
+        self._record()
+        self.recording.events(events, ended_s)
+
     # ---------------------------------------------------------------- the journal
+
+    def _starts(self, members: Iterable[Sequence]) -> dict[Sequence, int]:
+        """Return the position that the next step computes of each of these in lockstep."""
+        num_behind = self.scheduler.work.lockstep.num_behind
+        return {s: s.num_scheduled_tokens + num_behind(s) for s in members}
 
     def _write(
         self,
         journal: Journal,
         steps: Repeatable,
-        starts: Mapping[SequenceId, int],
+        starts: Mapping[Sequence, int],
         repeated: Repeated,
         updates: tuple[TableUpdate, ...],
     ) -> None:
         """Write each step as if it had been planned and applied by itself."""
-        grown = _by_step(updates, starts, self.scheduler.config.limits.block_size)
-        now = repeated.began_s
+        first = {s.sequence_id: start for s, start in starts.items()}
+        grown = _by_step(updates, first, self.scheduler.config.limits.block_size)
+        now, count = repeated.began_s, len(repeated.ended_s)
         for step, ended_s in enumerate(repeated.ended_s):
             plan = StepPlan(
                 steps.first_step_id + step,
-                tuple(
-                    Slice(sequence_id, starts[sequence_id] + step, 1, True)
-                    for sequence_id in steps.sequence_ids
-                ),
+                tuple(Slice(each, start + step, 1, True) for each, start in first.items()),
                 table_updates=tuple(grown.get(step, ())),
                 released=() if step else steps.released,
             )
-            tokens = {key: SampledToken(ids[step]) for key, ids in repeated.token_ids.items()}
+            tokens = {s.sequence_id: SampledToken(s.output_token_ids[step - count]) for s in starts}
             result = StepResult(plan.step_id, tokens, elapsed_s=repeated.elapsed_s[step])
             journal.scheduled(plan, now)
             journal.applied(result, ended_s)

@@ -113,6 +113,7 @@ class _Post:
 
     def _let_leave(self) -> None:
         recorder = self.replica.recorder
+        self.replica.settle()
         for request_id, most in tuple(self._leavers.items()):
             count = recorder.num_tokens_of(request_id)
             if count is None or count >= most:

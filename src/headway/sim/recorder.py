@@ -17,10 +17,12 @@ from headway.core.events import (
     Started,
     TokenReady,
 )
+from headway.core.lockstep import CaughtUp
 from headway.core.plan import RequestId, SequenceId, StepPlan, StepResult
-from headway.core.ports import Executor
 from headway.core.repeat import Repeatable
 from headway.core.request import Request
+from headway.executors.simulated import SimulatedExecutor
+from headway.profiles.shape import StepShape
 from headway.sim.records import FINISHED, RequestRecord, Served, StepSeries
 
 
@@ -87,14 +89,14 @@ class Recorder:
             else:
                 self._on_event(event, now)
 
-    def on_repeated(self, request_ids: Sequence[RequestId], ended_s: array[float]) -> None:
-        """Write down that each of these requests got a token at each of these moments."""
-        live, outputs, count = self._live, self._output_tokens, len(ended_s)
-        for request_id in request_ids:
+    def on_caught_up(self, caught_up: Sequence[CaughtUp], ended_s: array[float]) -> None:
+        """Write down that each of these requests got tokens at the ends of some of the steps."""
+        live, outputs = self._live, self._output_tokens
+        for request_id, first, end in caught_up:
             record = live[request_id]
-            record.token_times.extend(ended_s)
+            record.token_times.extend(ended_s[first:end])
             tenant = record.arrival.tenant
-            outputs[tenant] = outputs.get(tenant, 0) + count
+            outputs[tenant] = outputs.get(tenant, 0) + end - first
 
     def on_step(self, num_sequences: int, num_tokens: int, elapsed_s: float) -> None:
         """Nothing: :class:`RecordingExecutor` sees more of a step."""
@@ -135,18 +137,24 @@ class RepeatedTimes(NamedTuple):
 class RecordingExecutor:
     """Runs plans by another executor and tells a recorder what they were."""
 
-    def __init__(self, inner: Executor, recorder: Recorder, now: Callable[[], float]) -> None:
+    def __init__(
+        self, inner: SimulatedExecutor, recorder: Recorder, now: Callable[[], float]
+    ) -> None:
         self._inner = inner
         self._recorder = recorder
         self._now = now
         self._prompts: dict[SequenceId, _Prompt] = {}
 
-    def run(self, plan: StepPlan) -> StepResult:
-        """Run the plan and record it."""
+    def run(
+        self, plan: StepPlan, shape: StepShape | None = None, num_lockstep: int = 0
+    ) -> StepResult:
+        """Run the plan and record it.
+
+        With ``shape``, that of the whole step, so many decodes are in it beside the plan's slices.
+        """
         began_at = self._now()
-        result = self._inner.run(plan)
-        for sequence_id in plan.released:
-            self._prompts.pop(sequence_id, None)
+        result = self._inner.run(plan, shape)
+        self._forget(plan.released)
         for new in plan.new_sequences:
             tenant = self._recorder.tenant_of(new.request_id)
             self._prompts[new.sequence_id] = _Prompt(tenant, len(new.prompt_token_ids))
@@ -154,25 +162,41 @@ class RecordingExecutor:
         steps = self._recorder.steps
         steps.began_at.append(began_at)
         steps.elapsed_s.append(result.elapsed_s)
-        steps.num_sequences.append(len(plan.slices))
-        steps.num_tokens.append(sum(part.count for part in plan.slices))
+        steps.num_sequences.append(len(plan.slices) + num_lockstep)
+        steps.num_tokens.append(sum([part.count for part in plan.slices]) + num_lockstep)
         steps.num_prefill_tokens.append(num_prefill_tokens)
         return result
 
-    def repeated(self, steps: Repeatable, times: RepeatedTimes, events: tuple[Event, ...]) -> None:
-        """Record steps that another ran, and what happened in the last of them."""
-        for sequence_id in steps.released:
-            self._prompts.pop(sequence_id, None)
-        self._recorder.on_repeated(steps.request_ids, times.ended_s)
+    def events(self, events: tuple[Event, ...], now: float) -> None:
+        """Record what happened."""
         if events:
-            self._recorder.on_events(events, times.ended_s[-1])
+            self._recorder.on_events(events, now)
+
+    def caught_up(self, caught_up: Sequence[CaughtUp], ended_s: array[float]) -> None:
+        """Record what sequences got while they were in lockstep."""
+        self._recorder.on_caught_up(caught_up, ended_s)
+
+    def repeated(
+        self,
+        steps: Repeatable,
+        num_sequences: int,
+        times: RepeatedTimes,
+        events: tuple[Event, ...],
+    ) -> None:
+        """Record steps of so many sequences, and what happened in the last of them."""
+        self._forget(steps.released)
+        self.events(events, times.ended_s[-1])
         series, num_steps = self._recorder.steps, len(times.ended_s)
-        num_sequences = array("q", (len(steps.sequence_ids),)) * num_steps
+        numbers = array("q", (num_sequences,)) * num_steps
         series.began_at.extend(times.began_s)
         series.elapsed_s.extend(times.elapsed_s)
-        series.num_sequences.extend(num_sequences)
-        series.num_tokens.extend(num_sequences)
+        series.num_sequences.extend(numbers)
+        series.num_tokens.extend(numbers)
         series.num_prefill_tokens.extend(array("q", (0,)) * num_steps)
+
+    def _forget(self, released: Sequence[SequenceId]) -> None:
+        for sequence_id in released:
+            self._prompts.pop(sequence_id, None)
 
     def _count(self, plan: StepPlan) -> int:
         """Count the prompt positions that are new; return the positions that are prefilled."""

@@ -94,12 +94,19 @@ class Replica:
 
     def submit(self, request: Request) -> None:
         """Hand a request to the engine."""
-        self._may_leap &= request.n == 1  # or tokens of one request came out of order
+        if request.n > 1 and self._may_leap:  # or tokens of one request came out of order
+            self._may_leap = False
+            self.settle()
         self.engine.submit(request)
 
     def cancel(self, request_id: RequestId) -> None:
         """Cancel a request, as when its client goes away."""
+        self.settle()
         self.engine.cancel(request_id, "client_left")
+
+    def settle(self) -> None:
+        """Bring the records up to date with the steps that were taken."""
+        self._ahead.settle()
 
     def turn(self, before_s: float) -> float:
         """Run a step, or several that begin before a moment and only repeat each other.
@@ -138,6 +145,7 @@ class Replica:
 
     def result(self) -> SimulationResult:
         """Return what was recorded."""
+        self.settle()
         self._sample()
         return SimulationResult(
             requests=tuple(self.recorder.records),
@@ -152,6 +160,7 @@ class Replica:
         every_s = self._machine.sample_every_s
         if self.now < len(self._samples) * every_s:
             return
+        self.settle()
         seen = self.engine.scheduler.statistics()
         served = self.recorder.served()
         while len(self._samples) * every_s <= self.now:
