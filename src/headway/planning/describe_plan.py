@@ -20,7 +20,7 @@ def verified(plan: Plan, terms: Terms) -> Iterator[str]:
     yield "6 simulated with the scheduler that serves"
     yield from (f"  {each}" for each in plan.reasons)
     yield f"  {_verdict(plan, terms)}"
-    yield from (f"  {each}" for each in aligned([_HEAD, *map(_row, plan.chosen.result.aims)]))
+    yield from (f"  {each}" for each in aligned([_HEAD, *map(_row, _aims(plan))]))
     yield from _busy(plan.chosen.result)
     if plan.loads:
         yield "headroom"
@@ -31,6 +31,12 @@ def verified(plan: Plan, terms: Terms) -> Iterator[str]:
         yield "next best"
         rows = [_OTHERS_HEAD, *(_other(each, plan.chosen) for each in others)]
         yield from (f"  {each}" for each in aligned(rows))
+
+
+def _aims(plan: Plan) -> list[AimResult]:
+    """Return the targets in the order of the classes."""
+    names = [each.name for each in plan.arithmetic.demand.classes]
+    return sorted(plan.chosen.result.aims, key=lambda each: names.index(each.aim.class_name))
 
 
 def _verdict(plan: Plan, terms: Terms) -> str:
