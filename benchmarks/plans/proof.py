@@ -89,14 +89,18 @@ def edges(plan: TrialResult, judge: TrialResult, promise: float) -> list[Edge]:
 
 
 def _edge_s(found: AimResult, promise: float) -> float | None:
-    figures = sorted(each for each in found.by_day if each is not None)
+    figures = sorted(map(_lateness, found.by_day))
     place = ceil(promise * (len(figures) + 1) - 1e-9)
     return figures[place - 1] if place <= len(figures) else None
 
 
 def _within(found: AimResult, limit_s: float) -> Chance:
-    figures = [each for each in found.by_day if each is not None]
-    return Chance(sum(each <= limit_s for each in figures), len(figures))
+    return Chance(sum(_lateness(each) <= limit_s for each in found.by_day), len(found.by_day))
+
+
+def _lateness(figure_s: float | None) -> float:
+    """On a day on which nobody came nobody waited."""
+    return 0.0 if figure_s is None else figure_s
 
 
 def judged(candidate: Candidate, days: Days, count: int, seed: int) -> TrialResult:

@@ -74,6 +74,26 @@ def test_tails_add_up(of: int, chance: float) -> None:
     assert sum(tails[1:]) == pytest.approx(of * chance, abs=1e-6)  # the mean
 
 
+@pytest.mark.parametrize(
+    ("held", "of", "promised"), [(19, 19, True), (18, 18, False), (38, 39, True)]
+)
+def test_days_that_are_enough_for_one_more_to_hold(held: int, of: int, promised: bool) -> None:
+    assert (Chance(held, of).of_next >= 0.95 - 1e-12) is promised
+
+
+@given(st.lists(st.floats(0, 1), min_size=2, max_size=30, unique=True))
+def test_the_last_of_alike_figures_lies_below_the_kth_as_often_as_it_says(
+    figures: list[float],
+) -> None:
+    number = len(figures) - 1
+    for k in range(1, number + 1):  # each figure may as well have come last
+        below = sum(
+            last <= sorted(figures[:place] + figures[place + 1 :])[k - 1]
+            for place, last in enumerate(figures)
+        )
+        assert below / len(figures) == pytest.approx(Chance(k, number).of_next)
+
+
 @pytest.mark.parametrize(("held", "of"), [(-1, 3), (4, 3)])
 def test_more_than_all_can_not_have_held(held: int, of: int) -> None:
     with pytest.raises(ValueError, match="can't have held"):

@@ -82,6 +82,14 @@ def test_clients_that_leave_are_not_judged() -> None:
     assert result.chance.share == 1
 
 
+def test_a_day_on_which_nobody_comes_holds() -> None:
+    result = trial(Candidate(machine(), 2), [day([]), day([0.0])])
+    assert result.days[0].holds
+    assert (result.days[0].load.busy_share, result.days[0].load.output_tokens_a_second) == (0, 0)
+    assert result.aims[0].by_day[0] is None
+    assert result.chance.held == 2
+
+
 def test_each_class_has_its_own_targets() -> None:
     classes = (ServiceClass(name="fast"), ServiceClass(name="slow"))
     both = machine()

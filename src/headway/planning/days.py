@@ -5,6 +5,8 @@ bootstrap: Politis and Romano, "A circular block-resampling procedure for statio
 Within a piece everything stays as it was, so bursts stay bursts. The recording itself is only one
 of those that might have been made. So it is resampled first, and the day is drawn from that:
 otherwise days would be as like each other as if the recording had all there can be.
+
+What is longer or larger than anything in the recording is in no day. See :func:`most_promised`.
 """
 
 from __future__ import annotations
@@ -31,9 +33,25 @@ Marks = Sequence[tuple[float, int]]
 class Days(Protocol):
     """A source of days."""
 
+    @property
+    def num_recorded(self) -> float:
+        """How many days were recorded; infinite where the law is known."""
+        ...
+
     def draw(self, count: int, seed: int) -> Iterator[Workload]:
         """Yield so many days; the first ones are the same for any count."""
         ...
+
+
+def most_promised(num_recorded: float) -> float:
+    """Return the chance that days resampled from so many can promise at most: n / (n + 1).
+
+    1 for infinitely many, which is a law that is known.
+
+    If all are alike, the day that comes is beyond all n that were recorded with a chance of
+    1 / (n + 1), and then beyond all that can be made of their pieces.
+    """
+    return 1 - 1 / (num_recorded + 1)
 
 
 def days(workload: Workload, count: int, seed: int) -> Iterator[Workload]:
@@ -92,11 +110,15 @@ class RecordedDays:
             return duration_s
         return arrivals[-1].at_s * len(arrivals) / (len(arrivals) - 1)
 
+    @property
+    def num_recorded(self) -> float:
+        """How many days long the recording is."""
+        return self.recorded_s / (self.duration_s or self.recorded_s)
+
     def draw(self, count: int, seed: int) -> Iterator[Workload]:
         """Yield so many days; the first ones are the same for any count.
 
-        Raises:
-            WorkloadError: a day has no requests: days or pieces are too short.
+        Where a recording is silent for long, days may be.
         """
         for number in range(count):
             yield self._day(Random(f"{seed}/day {number}"))
@@ -109,8 +131,6 @@ class RecordedDays:
             marks = resampled(marks, recorded_s, piece_s, recorded_s, random)
         duration_s = self.duration_s or recorded_s
         marks = resampled(marks, recorded_s, piece_s, duration_s, random)
-        if not marks:
-            raise WorkloadError(f"nobody comes on a day of {duration_s:g} s: make days longer")
         arrivals = list(_copies(self.recording.arrivals, marks))
         return Workload(arrivals, (), duration_s, self.recording.targets)
 
@@ -182,6 +202,11 @@ class SpecDays:
         if traces:
             recording = build(replace(spec, streams=traces, duration_s=None))
             self._recorded = RecordedDays(recording, spec.duration_s, piece_s)
+
+    @property
+    def num_recorded(self) -> float:
+        """How many days long the recording is; infinite if everything is drawn."""
+        return inf if self._recorded is None else self._recorded.num_recorded
 
     def draw(self, count: int, seed: int) -> Iterator[Workload]:
         """Yield so many days; the first ones are the same for any count."""
