@@ -111,7 +111,8 @@ def _plan(
     found = work_out(demand, cost, limits, ground.memory, ground.most_seqs, ground.budget)
     router = RouterName(args.router or RouterName.LEAST_LOADED)
     days = source.days(judged_targets(source.workload, cost, demand.duration_s))
-    print_warnings(doubts(days, terms))
+    warnings = list(doubts(days, terms))
+    print_warnings(warnings)
     trials = Trials(
         days,
         terms,
@@ -123,7 +124,8 @@ def _plan(
     plan = make_plan(found, cost, trials)
     if ground.seen is not None and ground.seen.warning:
         print_warnings([ground.seen.warning])
-    report_plan(args, ground, source, plan, terms, router)
+        warnings.append(ground.seen.warning)
+    report_plan(args, ground, source, plan, terms, router, warnings)
     return 0 if plan.holds else 1
 
 
