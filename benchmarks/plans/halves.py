@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from math import inf
 from random import Random
 from statistics import fmean, pvariance
 
@@ -46,6 +47,11 @@ class PoissonDays:
 
     recording: Workload
     duration_s: float
+
+    @property
+    def num_recorded(self) -> float:
+        """A law is taken to be known."""
+        return inf
 
     def draw(self, count: int, seed: int) -> Iterator[Workload]:
         """Yield so many days."""

@@ -136,6 +136,7 @@ def test_every_step_is_shown_with_its_numbers(capsys: pytest.CaptureFixture[str]
     assert "next best" in captured.out
     assert "what binds" in captured.out
     assert all(line.startswith("headway: ") for line in captured.err.splitlines())
+    assert "4 simulated days promise 80.0% at most" in captured.err  # too few for 95 %
     settings = captured.out.partition("settings (--write FILE)\n")[2]
     assert tomllib.loads(settings)["scheduler"]["policy"] == "slo"
 

@@ -23,6 +23,7 @@ LIGHT = (
     "headway.executors.replay",
     "headway.executors.simulated",
     "headway.metrics",
+    "headway.planning",
     "headway.profiles",
     "headway.report",
     "headway.sim",

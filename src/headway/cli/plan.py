@@ -100,6 +100,7 @@ def _plan(
     args: argparse.Namespace, ground: Ground, source: Source, terms: Terms, demand: Demand
 ) -> int:
     from headway.planning.arithmetic import work_out
+    from headway.planning.doubt import doubts
     from headway.planning.plan import judged_targets, make_plan
     from headway.planning.step_time import EngineCost
     from headway.planning.trials import Trials
@@ -109,8 +110,11 @@ def _plan(
     cost, limits = EngineCost(machine), machine.config.limits
     found = work_out(demand, cost, limits, ground.memory, ground.most_seqs, ground.budget)
     router = RouterName(args.router or RouterName.LEAST_LOADED)
+    days = source.days(judged_targets(source.workload, cost, demand.duration_s))
+    warnings = list(doubts(days, terms))
+    print_warnings(warnings)
     trials = Trials(
-        source.days(judged_targets(source.workload, cost, demand.duration_s)),
+        days,
         terms,
         ground.machine_of,
         router=router,
@@ -120,7 +124,8 @@ def _plan(
     plan = make_plan(found, cost, trials)
     if ground.seen is not None and ground.seen.warning:
         print_warnings([ground.seen.warning])
-    report_plan(args, ground, source, plan, terms, router)
+        warnings.append(ground.seen.warning)
+    report_plan(args, ground, source, plan, terms, router, warnings)
     return 0 if plan.holds else 1
 
 

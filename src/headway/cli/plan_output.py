@@ -47,6 +47,7 @@ def report_plan(
     plan: Plan,
     terms: Terms,
     router: str,
+    warnings: Sequence[str],
 ) -> None:
     """Write the files that were asked for, and print."""
     from headway.planning.describe import assumptions
@@ -62,6 +63,7 @@ def report_plan(
         "step_costs": ground.simulated.source,
         "router": str(router),
         "assumed": assumed,
+        "warnings": [*ground.loaded.warnings, *warnings],
         "workload": source.as_json(),
         "settings": text,
     }

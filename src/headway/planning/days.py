@@ -33,6 +33,11 @@ Marks = Sequence[tuple[float, int]]
 class Days(Protocol):
     """A source of days."""
 
+    @property
+    def num_recorded(self) -> float:
+        """How many days were recorded; infinite where the law is known."""
+        ...
+
     def draw(self, count: int, seed: int) -> Iterator[Workload]:
         """Yield so many days; the first ones are the same for any count."""
         ...

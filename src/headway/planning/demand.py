@@ -131,8 +131,14 @@ def demand_of(workload: Workload) -> Demand:
         output=_spread(each.output_tokens for each in arrivals),
         contexts=contexts_of(arrivals),
         longest=max(each.prompt_tokens + each.output_tokens for each in arrivals),
-        shares_prefixes=any(each.hashes is not None for each in arrivals),
+        shares_prefixes=_share_prefixes(arrivals),
     )
+
+
+def _share_prefixes(arrivals: Sequence[Arrival]) -> bool:
+    """Whether any two prompts begin alike."""
+    firsts = [each.hashes.ids[0] for each in arrivals if each.hashes and each.hashes.ids]
+    return len(set(firsts)) < len(firsts)
 
 
 def _duration_s(workload: Workload) -> float:

@@ -12,7 +12,8 @@ from headway.planning.trial import Aim, AimResult, TrialResult
 from headway.planning.trials import Terms
 from headway.report import aligned
 
-_SHOWN = 6
+#: choices shown of each other number of instances
+_SHOWN = 2
 
 
 def verified(plan: Plan, terms: Terms) -> Iterator[str]:
@@ -20,17 +21,23 @@ def verified(plan: Plan, terms: Terms) -> Iterator[str]:
     yield "6 simulated with the scheduler that serves"
     yield from (f"  {each}" for each in plan.reasons)
     yield f"  {_verdict(plan, terms)}"
-    yield from (f"  {each}" for each in aligned([_HEAD, *map(_row, plan.chosen.result.aims)]))
+    yield from (f"  {each}" for each in aligned([_HEAD, *map(_row, _aims(plan))]))
     yield from _busy(plan.chosen.result)
     if plan.loads:
         yield "headroom"
         yield from (f"  {_at_load(each)}" for each in plan.loads)
     yield f"what binds: {plan.binding.what}: {plan.binding.why}"
-    others = plan.others[:_SHOWN]
+    others = _next_best(plan)
     if others:
         yield "next best"
         rows = [_OTHERS_HEAD, *(_other(each, plan.chosen) for each in others)]
         yield from (f"  {each}" for each in aligned(rows))
+
+
+def _aims(plan: Plan) -> list[AimResult]:
+    """Return the targets in the order of the classes."""
+    names = [each.name for each in plan.arithmetic.demand.classes]
+    return sorted(plan.chosen.result.aims, key=lambda each: names.index(each.aim.class_name))
 
 
 def _verdict(plan: Plan, terms: Terms) -> str:
@@ -88,6 +95,22 @@ def _at_load(each: AtLoad) -> str:
     missed = [aim_said(m.aim) for m in missed_of(each.result)]
     what = f"; missed: {', '.join(missed)}" if missed else ""
     return f"{each.factor:g} times the load: {chance.held} of {chance.of} days hold{what}"
+
+
+def _next_best(plan: Plan) -> list[Choice]:
+    """Return the choices with as many instances, and the best ones with one number less or more."""
+    own = plan.chosen.setup.instances
+    groups: dict[int, list[Choice]] = {}
+    for each in plan.others:
+        groups.setdefault(each.setup.instances, []).append(each)
+    fewer = max((number for number in groups if number < own), default=None)
+    more = min((number for number in groups if number > own), default=None)
+    found = []
+    for number in (fewer, own, more):
+        if number is not None:
+            group = groups.get(number, [])
+            found += group if number == own else group[:_SHOWN]
+    return found
 
 
 _OTHERS_HEAD = ("instances", "sequences", "tokens a step", "days held", "worst of a limit", "costs")
