@@ -115,10 +115,18 @@ class Admission:
         draft = StepDraft(counters.steps, counters.turns + 1, self._limits.max_num_batched_tokens)
         draft.budget -= len(self._work.decoding)
         if self._is_worth_while(accounts, draft.turn):
-            if self._start_from(accounts, draft, now, is_trial=True):
+            if self._might_start(accounts, draft, now):
                 return False
             self._in_vain = self._situation()
         return True
+
+    def _might_start(self, accounts: list[ClassAccount], draft: StepDraft, now: float) -> bool:
+        """Whether anybody can start, or can for all that is known without a close look."""
+        free = self._starting.free()
+        if free is None or self._line is None or not accounts or draft.budget <= 0:
+            return self._start_from(accounts, draft, now, is_trial=True)
+        self._blocked, is_over = self._hopeless(self._line, draft, [], 0, free)
+        return not is_over
 
     def _decides_alike(self, limits: SchedulerLimits) -> bool:
         """Whether who can't start beside decodes alone can't beside their next tokens either.
@@ -222,7 +230,7 @@ class Admission:
     ) -> bool:
         """Try those who wait in their order, until the step is full.
 
-        Returns whether anybody started; a trial ends with the first one who might.
+        Returns whether anybody started; a trial ends with the first one who could.
         """
         has_started = False
         free = self._starting.free()
@@ -236,9 +244,6 @@ class Admission:
                 hopeless, is_over = self._hopeless(line, draft, blocked, len(held), free)
                 blocked += hopeless
                 if is_over:
-                    break
-                if is_trial:  # it can start for all that is known, and the next plan tells
-                    has_started = True
                     break
                 _put_aside(hopeless, aside)
             sequence = self._first(accounts)

@@ -114,10 +114,12 @@ class BlockPool:
             InvariantError: a block has no holder.
         """
         counts, is_kept = self._reference_counts, self._is_kept
-        if self.num_shared(block_ids) == 0 and not any(map(is_kept.__getitem__, block_ids)):
+        if self.num_shared(block_ids) == 0:  # as most are: faster than one by one
             for block_id in block_ids:
                 counts[block_id] = 0
-            self._free += reversed(block_ids)
+            kept = [block_id for block_id in reversed(block_ids) if is_kept[block_id]]
+            self._evictable.update(dict.fromkeys(kept))
+            self._free += [block_id for block_id in reversed(block_ids) if not is_kept[block_id]]
             return
         for block_id in reversed(block_ids):
             count = counts[block_id] - 1
@@ -130,11 +132,13 @@ class BlockPool:
                 else:
                     self._free.append(block_id)
 
-    def keep(self, block_id: int) -> None:
-        """Note that a held block has content worth keeping once nobody holds it."""
-        if self._reference_counts[block_id] == 0:
-            raise InvariantError(f"block {block_id} is free, so it has no content to keep")
-        self._is_kept[block_id] = True
+    def keep(self, block_ids: Iterable[int]) -> None:
+        """Note that held blocks have content worth keeping once nobody holds them."""
+        counts, is_kept = self._reference_counts, self._is_kept
+        for block_id in block_ids:
+            if counts[block_id] == 0:
+                raise InvariantError(f"block {block_id} is free, so it has no content to keep")
+            is_kept[block_id] = True
 
     def free_ids(self) -> tuple[int, ...]:
         """Return the ids that nobody holds, for :mod:`headway.core.invariants`."""
