@@ -177,7 +177,7 @@ ENGINES: Final = (
         options=headway(model__quantization="int8"),
     ),
     EngineSpec(
-        name="headway int8, int8 KV",
+        name="headway int8 both",
         peer=HEADWAY,
         module="headway",
         file="gguf",
