@@ -42,7 +42,7 @@ class HeadwayEngine:
             windows,
             path,
             quantization=settings.model.quantization,
-            kv_dtype=settings.kv.dtype,
+            kv_dtype=settings.kv.dtype or "bfloat16",  # as the executor has it
         )
 
     async def _start(self) -> None:
