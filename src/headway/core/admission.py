@@ -47,8 +47,7 @@ class Admission:
         self._queues = tuple(account.queue for account in self._accounts)
         self._reserving = tuple(a for a in self._accounts if a.has_reservation)
         self._blocked: list[Sequence] = []  # who lacked blocks when last looked at
-        #: whether who can't start can't beside further tokens of those who decode either
-        self.may_rest = self._decides_alike(limits)
+        self._may_rest = self._decides_alike(limits)
         #: the queue of the only class, if its order stays as it is
         self._line = self._only_line()
         #: what there was when nobody could start beside decodes alone
@@ -66,7 +65,7 @@ class Admission:
         if draft.has_preempted or not self._is_worth_while(accounts, draft.turn):
             return
         self._start_from(accounts, draft, now, ahead_of)
-        if self.may_rest and ahead_of is None:
+        if self._may_rest and ahead_of is None:
             self._in_vain = None if draft.chunks else self._situation()
 
     def rest(self) -> None:
@@ -99,7 +98,7 @@ class Admission:
         if self._in_vain is not None and self._in_vain == self._situation():
             return True
         is_waited_for = self.is_waited_for
-        if is_waited_for and self.may_rest:
+        if is_waited_for and self._may_rest:
             return self._would_start_nobody(now)
         if is_waited_for and (self._slots.num_free > 0 or self.num_waiting_reserved):
             return False

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
+from itertools import compress
 
 from headway.errors import InvariantError
 
@@ -117,9 +118,11 @@ class BlockPool:
         if self.num_shared(block_ids) == 0:  # as most are: faster than one by one
             for block_id in block_ids:
                 counts[block_id] = 0
-            kept = [block_id for block_id in reversed(block_ids) if is_kept[block_id]]
+            backwards = block_ids[::-1]
+            kept = list(compress(backwards, map(is_kept.__getitem__, backwards)))
             self._evictable.update(dict.fromkeys(kept))
-            self._free += [block_id for block_id in reversed(block_ids) if not is_kept[block_id]]
+            if len(kept) < len(backwards):
+                self._free += [b for b in backwards if not is_kept[b]] if kept else backwards
             return
         for block_id in reversed(block_ids):
             count = counts[block_id] - 1

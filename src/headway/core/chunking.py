@@ -78,7 +78,10 @@ class Chunking:
         if not work.prefilling and len(work.running) >= self._limits.max_num_seqs:
             return  # there is nothing to prefill
         least = self._costs.seconds(StepFeatures(0, len(draft.decodes)))
-        seconds = min((_time_for_token(s, least, now) for s in draft.decodes), default=_FOREVER)
+        num_behind = work.lockstep.num_behind
+        seconds = min(
+            [_time_for_token(s, s.num_tokens + num_behind(s), least, now) for s in draft.decodes]
+        )
         if seconds < _FOREVER:
             most = self._costs.prefill_tokens_within(seconds, len(draft.decodes))
             draft.budget = min(draft.budget, max(most, _LEAST_CHUNK))
@@ -100,8 +103,8 @@ _FOREVER = float("inf")
 _PRUDENCE = 0.95
 
 
-def _time_for_token(sequence: Sequence, least: float, now: float) -> float:
-    """Return how long the step may take that gives a decoding sequence its next token.
+def _time_for_token(sequence: Sequence, num_tokens: int, least: float, now: float) -> float:
+    """Return how long the step may take that gives a decoding sequence of so many its next token.
 
     A step within the target is always right; beyond it the sequence spends what it is ahead by.
     A target that even a step without any prefill, of ``least`` seconds, would miss binds nobody.
@@ -112,5 +115,5 @@ def _time_for_token(sequence: Sequence, least: float, now: float) -> float:
     target *= _PRUDENCE  # the time of a step is predicted, not known
     if target <= least:
         return _FOREVER
-    num_tokens = sequence.num_tokens - sequence.num_prompt_tokens
-    return max(target, sequence.first_token_at + num_tokens * target - now)
+    num_outputs = num_tokens - sequence.num_prompt_tokens
+    return max(target, sequence.first_token_at + num_outputs * target - now)

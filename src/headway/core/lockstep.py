@@ -13,6 +13,7 @@ from collections.abc import Collection
 from heapq import heappop, heappush
 from typing import NamedTuple, Protocol
 
+from headway.core.accounts import Service
 from headway.core.memory import Memory
 from headway.core.plan import RequestId, SequenceId
 from headway.core.sequence import Sequence
@@ -72,6 +73,7 @@ class Lockstep:
         #: scheduled positions when steps began to count: the most and the fewest, if known
         self._furthest: tuple[int, int] | None = None
         self._due: dict[int, list[_Entry]] = {}  # by step: who needs a block in it
+        self._tenants: Counter[Service] = Counter()  # members of each, where that counts
         self._ends: list[tuple[int, _Entry]] = []  # a heap: after how many steps somebody ends
 
     # ---------------------------------------------------------------- who is in it
@@ -92,6 +94,8 @@ class Lockstep:
         self._context -= sequence.num_scheduled_tokens + 1 + count
         if sequence.num_scheduled_tokens - joined_at in (self._furthest or ()):
             self._furthest = None
+        if self.charges_tenants:
+            self._tenants[sequence.service] -= 1
         if count:
             self._catch_up(sequence, count)
             self.caught_up.append(CaughtUp(sequence.request_id, joined_at, self.num_steps))
@@ -102,6 +106,7 @@ class Lockstep:
             self.leave(sequence)
         self._due.clear()
         self._ends.clear()
+        self._tenants.clear()
 
     def num_behind(self, sequence: Sequence) -> int:
         """Return how many positions a sequence is further than its counters say."""
@@ -175,6 +180,8 @@ class Lockstep:
             raise InvariantError(f"a sequence ends before {num_steps} steps are over")
         self.num_steps += num_steps
         self._context += num_steps * len(self.members)
+        for service, number in self._tenants.items():
+            service.num_output_tokens += num_steps * number
         ended: list[Sequence] = []
         while self._ends and self._ends[0][0] <= self.num_steps:
             entry = heappop(self._ends)[1]
@@ -201,6 +208,8 @@ class Lockstep:
         if sequence.num_held_positions < sequence.max_positions:
             due_at = now + sequence.num_held_positions - num_scheduled
             self._due.setdefault(due_at, []).append(entry)
+        if self.charges_tenants:
+            self._tenants[sequence.service] += 1
         self._context += num_scheduled + 1
         if self._furthest is not None:
             most, fewest = self._furthest
@@ -217,8 +226,6 @@ class Lockstep:
         sequence.num_tokens += count
         sequence.num_scheduled_tokens += count
         sequence.num_computed_tokens += count
-        if self.charges_tenants:
-            sequence.service.num_output_tokens += count
 
     def _is_alive(self, entry: _Entry) -> bool:
         return self.members.get(entry.sequence) == entry.joined_at

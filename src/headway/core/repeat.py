@@ -57,8 +57,7 @@ class Repeater:
     """Finds out how long nothing is decided, and takes the results of such steps in.
 
     Attributes:
-        may_begin: whether steps can be repeated at all.
-        may_stay: whether decodes may stay in lockstep while others start, end or give way.
+        may_begin: whether decodes may go in lockstep at all.
     """
 
     def __init__(
@@ -74,12 +73,12 @@ class Repeater:
         self._deadlines = deadlines
         self._results = results
         self.may_begin = limits.batching is Batching.CONTINUOUS and limits.max_plans_in_flight == 1
-        self.may_stay = self.may_begin and admission.may_rest
 
     def join(self) -> bool:
         """Have all who decode in lockstep; False, and nobody, if that can't be."""
         work = self._work
-        if work.decoding and not work.in_flight and work.lockstep.join(work.decoding.values()):
+        is_quiet = self.may_begin and work.decoding and not work.in_flight
+        if is_quiet and work.lockstep.join(work.decoding.values()):
             return True
         work.lockstep.settle()
         return False

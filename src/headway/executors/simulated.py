@@ -153,9 +153,10 @@ class SimulatedExecutor:
 
     def _update_table(self, update: TableUpdate) -> None:
         sequence = self._get(update.sequence_id)
-        bad = [b for b in update.block_ids if not 0 <= b < self._num_blocks]
-        if bad:
-            raise ValueError(f"sequence {update.sequence_id}: block {bad[0]} does not exist")
+        block_ids = update.block_ids
+        if block_ids and not 0 <= min(block_ids) <= max(block_ids) < self._num_blocks:
+            bad = next(b for b in block_ids if not 0 <= b < self._num_blocks)
+            raise ValueError(f"sequence {update.sequence_id}: block {bad} does not exist")
         if not 0 <= update.first_index * self._block_size <= sequence.num_positions:
             raise ValueError(f"sequence {update.sequence_id}: its block table has a gap")
         num_blocks = update.first_index + len(update.block_ids)

@@ -25,11 +25,13 @@ from headway.core.scheduler import Scheduler
 from headway.core.sequence import Sequence
 from headway.engine.clock import VirtualClock
 from headway.engine.journal import Journal
+from headway.engine.loop import StepOutcome
 from headway.executors.simulated import SimulatedExecutor
 from headway.profiles.shape import StepCost, StepShape
 from headway.sim.pace import HostTime
 from headway.sim.recorder import RecordingExecutor, RepeatedTimes
 
+_COMPUTED = StepOutcome(())
 _new = tuple.__new__  # half the time of the constructor of a named tuple
 
 
@@ -50,23 +52,21 @@ class Ahead:
     def __post_init__(self) -> None:
         self.scheduler.work.lockstep.source = self.executor
 
-    def advance(self, before_s: float) -> bool:
+    def advance(self, before_s: float) -> StepOutcome | None:
         """Compute a step, or those that begin before a moment until something is to be decided.
 
-        Returns False, and has brought all up to date, if the engine is to take the next step.
+        Returns None, and has brought all up to date, if the engine is to take the next step. Of
+        what came of it the outcome says only whether there was anything to compute.
         """
         scheduler = self.scheduler
         steps = scheduler.repeatable(self.clock.now())
         if steps is not None:
             self._repeat(steps, before_s)
-        elif not scheduler.repeater.may_stay or not scheduler.repeater.join():
-            self.settle()
-            return False
-        else:
-            self._step()
-        if self.journal or not scheduler.repeater.may_stay:
-            self.settle()
-        return True
+            return _COMPUTED
+        if scheduler.repeater.join():
+            return self._step()
+        self._record()
+        return None
 
     def settle(self) -> None:
         """Bring all sequences and records up to date."""
@@ -124,12 +124,16 @@ class Ahead:
 
     # ---------------------------------------------------------------- one step
 
-    def _step(self) -> None:
+    def _step(self) -> StepOutcome:
         """Take a step in which something is decided, as the engine's loop would."""
         scheduler, lockstep, now = self.scheduler, self.scheduler.work.lockstep, self.clock.now()
         plan = scheduler.schedule(now)
-        assert not isinstance(plan, Idle)  # those that decode go on
         self._record()
+        if isinstance(plan, Idle):  # all that went on expired
+            if self.journal:
+                self.journal.scheduled(plan, now)
+            self.recording.events(plan.events, now)
+            return StepOutcome((), is_idle=True, wake_at=plan.until)
         (step,) = scheduler.work.in_flight.values()
         starts = self._starts(step.in_lockstep) if self.journal else {}
         if self.journal:
@@ -151,6 +155,7 @@ class Ahead:
             self.journal.applied(replace(result, tokens=drawn | {**result.tokens}), ended_s)
         self._record()
         self.recording.events(events, ended_s)
+        return _COMPUTED
 
     # ---------------------------------------------------------------- the journal
 
