@@ -25,12 +25,14 @@ from headway.core.scheduler import Scheduler
 from headway.core.sequence import Sequence
 from headway.engine.clock import VirtualClock
 from headway.engine.journal import Journal
+from headway.engine.loop import StepOutcome
 from headway.executors.simulated import SimulatedExecutor
 from headway.profiles.shape import StepCost, StepShape
 from headway.sim.pace import HostTime
 from headway.sim.recorder import RecordingExecutor, RepeatedTimes
 
 _new = tuple.__new__  # half the time of the constructor of a named tuple
+_COMPUTED = StepOutcome(())
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,23 +52,24 @@ class Ahead:
     def __post_init__(self) -> None:
         self.scheduler.work.lockstep.source = self.executor
 
-    def advance(self, before_s: float) -> bool:
+    def advance(self, before_s: float) -> StepOutcome | None:
         """Compute a step, or those that begin before a moment until something is to be decided.
 
-        Returns False, and has brought all up to date, if the engine is to take the next step.
+        Returns None, and has brought all up to date, if the engine is to take the next step. The
+        events of an outcome are recorded already, so it has none.
         """
-        scheduler = self.scheduler
+        scheduler, outcome = self.scheduler, _COMPUTED
         steps = scheduler.repeatable(self.clock.now())
         if steps is not None:
             self._repeat(steps, before_s)
         elif not scheduler.repeater.may_stay or not scheduler.repeater.join():
             self.settle()
-            return False
+            return None
         else:
-            self._step()
+            outcome = self._step()
         if self.journal or not scheduler.repeater.may_stay:
             self.settle()
-        return True
+        return outcome
 
     def settle(self) -> None:
         """Bring all sequences and records up to date."""
@@ -124,12 +127,13 @@ class Ahead:
 
     # ---------------------------------------------------------------- one step
 
-    def _step(self) -> None:
+    def _step(self) -> StepOutcome:
         """Take a step in which something is decided, as the engine's loop would."""
         scheduler, lockstep, now = self.scheduler, self.scheduler.work.lockstep, self.clock.now()
         plan = scheduler.schedule(now)
-        assert not isinstance(plan, Idle)  # those that decode go on
         self._record()
+        if isinstance(plan, Idle):  # all who were decoding have expired, or gave way
+            return self._idle(plan, now)
         (step,) = scheduler.work.in_flight.values()
         starts = self._starts(step.in_lockstep) if self.journal else {}
         if self.journal:
@@ -151,6 +155,14 @@ class Ahead:
             self.journal.applied(replace(result, tokens=drawn | {**result.tokens}), ended_s)
         self._record()
         self.recording.events(events, ended_s)
+        return _COMPUTED
+
+    def _idle(self, plan: Idle, now: float) -> StepOutcome:
+        if self.journal:
+            self.journal.scheduled(plan, now)
+            self.journal.flush()
+        self.recording.events(plan.events, now)
+        return StepOutcome((), is_idle=True, wake_at=plan.until)
 
     # ---------------------------------------------------------------- the journal
 

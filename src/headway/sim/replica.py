@@ -115,9 +115,9 @@ class Replica:
         """
         self._sample()
         next_sample = len(self._samples) * self._machine.sample_every_s
-        if self._may_leap and self._ahead.advance(min(before_s, next_sample)):
-            return self.now
-        outcome = self._pace.advance(self.engine)
+        outcome = self._ahead.advance(min(before_s, next_sample)) if self._may_leap else None
+        if outcome is None:
+            outcome = self._pace.advance(self.engine)
         if outcome.error is not None:
             raise InvariantError(f"a step failed: {outcome.error}") from outcome.error
         if not outcome.is_idle:
