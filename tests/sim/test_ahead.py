@@ -200,6 +200,13 @@ def test_the_last_blocks_are_given_in_the_same_order() -> None:
     assert both.result.statistics.num_preemptions > 0
 
 
+def test_all_who_decode_may_expire_at_once() -> None:
+    classes = (ServiceClass(name="default", request_timeout_s=1.0),)
+    config = SchedulerConfig(limits=limits(), classes=classes)
+    both = assert_same(config, [arrival(output=100), arrival(at_s=5.0, output=100)])
+    assert both.result.statistics.num_expired == 2
+
+
 def num_turns(config: SchedulerConfig, arrivals: list[Arrival]) -> int:
     """Return how often the scheduler was asked for a plan."""
     calls: list[float] = []

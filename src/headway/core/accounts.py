@@ -48,11 +48,13 @@ class Service:
 class Flow:
     """One tenant inside one class."""
 
-    __slots__ = ("num_live", "service", "tenant")
+    __slots__ = ("last_start", "num_live", "number", "service", "tenant")
 
-    def __init__(self, tenant: str, service: Service) -> None:
+    def __init__(self, tenant: str, service: Service, number: int) -> None:
         self.tenant = tenant
         self.service = service
+        self.number = number  # no two have the same; the first to come has the smallest
+        self.last_start = 0  # when work of it started last, counted in starts of the class
         self.num_live = 0  # requests
 
 

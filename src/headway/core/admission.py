@@ -10,11 +10,13 @@ these, so it never starts later than it would have without them.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from headway.core.accounts import ClassAccount
 from headway.core.draft import StepDraft
 from headway.core.limits import Batching, SchedulerLimits
 from headway.core.policy import Policies
-from headway.core.queues import KeyQueue
+from headway.core.queues import FairQueue, KeyQueue
 from headway.core.sequence import Sequence
 from headway.core.slots import Slots
 from headway.core.starting import Free, Starting, Verdict
@@ -102,11 +104,19 @@ class Admission:
             return self._would_start_nobody(now)
         if is_waited_for and (self._slots.num_free > 0 or self.num_waiting_reserved):
             return False
+        if any(self._starting.may_displace(s, None) for s in self._next_heads()):
+            return False
         if self._is_worth_while(self.open_accounts(now), None):
             if is_waited_for:
                 return False
             self._blocked = []
         return True
+
+    def _next_heads(self) -> Iterator[Sequence]:
+        """Yield who else may come to go first of a class by the tokens that its tenants get."""
+        for queue in self._queues:
+            if isinstance(queue, FairQueue):
+                yield from queue.heads()
 
     def _would_start_nobody(self, now: float) -> bool:
         """Whether a run beside decodes alone would start nobody; it is tried, and nothing done."""

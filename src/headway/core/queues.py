@@ -194,6 +194,9 @@ class SlackQueue:
 class FairQueue:
     """The tenant with the least service first; its own work by ``order_key``.
 
+    Of tenants with equal service the one goes first whose work started longest ago. So it doesn't
+    matter how often it is asked who goes first.
+
     Guards: a tenant with waiting work has exactly one entry in the heap, and one without at most
     one. Counters only grow, so an entry that is out of date is put where it belongs when it comes
     to the top.
@@ -201,10 +204,10 @@ class FairQueue:
 
     def __init__(self) -> None:
         self._queues: dict[Flow, KeyQueue] = {}
-        self._heap: list[tuple[float, int, Flow]] = []
+        self._heap: list[tuple[float, int, int, Flow]] = []
         self._entered: set[Flow] = set()  # that have an entry
-        self._num_pushed = 0
         self._num_members = 0
+        self._num_starts = 0
         self._last: Flow | None = None  # the tenant whose work left last
 
     def __len__(self) -> int:
@@ -244,6 +247,13 @@ class FairQueue:
         flow = self._first_flow()
         return self._queues[flow].peek() if flow else None
 
+    def heads(self) -> Iterator[Sequence]:
+        """Yield the first sequence of each tenant, in no particular order."""
+        for queue in self._queues.values():
+            head = queue.peek()
+            assert head is not None  # a tenant without work has no queue
+            yield head
+
     def remove(self, sequence: Sequence) -> None:
         """Take a sequence out, wherever it stands."""
         flow = sequence.flow
@@ -256,24 +266,29 @@ class FairQueue:
 
     def take(self, sequence: Sequence) -> None:
         """Take a sequence out because it starts."""
+        self._num_starts += 1
+        sequence.flow.last_start = self._num_starts
         self.remove(sequence)
 
     def _enter(self, flow: Flow) -> None:
         if flow in self._entered:
             return
         self._entered.add(flow)
-        self._num_pushed += 1
-        heapq.heappush(self._heap, (flow.service.virtual, self._num_pushed, flow))
+        heapq.heappush(self._heap, _place(flow))
 
     def _first_flow(self) -> Flow | None:
         while self._heap:
-            virtual, _, flow = self._heap[0]
+            entry = self._heap[0]
+            flow = entry[-1]
             if flow not in self._queues:
                 heapq.heappop(self._heap)
                 self._entered.remove(flow)
-            elif flow.service.virtual > virtual:
-                self._num_pushed += 1
-                heapq.heapreplace(self._heap, (flow.service.virtual, self._num_pushed, flow))
+            elif (place := _place(flow)) > entry:
+                heapq.heapreplace(self._heap, place)
             else:
                 return flow
         return None
+
+
+def _place(flow: Flow) -> tuple[float, int, int, Flow]:
+    return flow.service.virtual, flow.last_start, flow.number, flow

@@ -245,7 +245,8 @@ class Scheduler:
     def _open_flow(self, tenant: str) -> Flow:
         policy = self.config.policy
         weight = dict(policy.tenant_weights).get(tenant, 1.0)
-        return Flow(tenant, Service(policy.input_token_weight, policy.output_token_weight, weight))
+        service = Service(policy.input_token_weight, policy.output_token_weight, weight)
+        return Flow(tenant, service, number=self.work.counters.submitted)
 
     def _enqueue(self, live: LiveRequest) -> None:
         """Put a request into its queue; siblings wait for the prompt of the first to share it."""

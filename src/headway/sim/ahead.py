@@ -129,11 +129,8 @@ class Ahead:
         scheduler, lockstep, now = self.scheduler, self.scheduler.work.lockstep, self.clock.now()
         plan = scheduler.schedule(now)
         self._record()
-        if isinstance(plan, Idle):  # all that went on expired
-            if self.journal:
-                self.journal.scheduled(plan, now)
-            self.recording.events(plan.events, now)
-            return StepOutcome((), is_idle=True, wake_at=plan.until)
+        if isinstance(plan, Idle):  # all who were decoding have expired, or gave way
+            return self._idle(plan, now)
         (step,) = scheduler.work.in_flight.values()
         starts = self._starts(step.in_lockstep) if self.journal else {}
         if self.journal:
@@ -156,6 +153,13 @@ class Ahead:
         self._record()
         self.recording.events(events, ended_s)
         return _COMPUTED
+
+    def _idle(self, plan: Idle, now: float) -> StepOutcome:
+        if self.journal:
+            self.journal.scheduled(plan, now)
+            self.journal.flush()
+        self.recording.events(plan.events, now)
+        return StepOutcome((), is_idle=True, wake_at=plan.until)
 
     # ---------------------------------------------------------------- the journal
 
