@@ -145,6 +145,19 @@ def test_a_step_is_as_full_as_its_target_lets_it_and_keeps_pace(
         assert found.budget < least + 16
 
 
+@given(st.integers(1, 60), st.integers(1, 40), st.integers(24, 256))
+def test_no_batch_gives_more_in_so_many_tokens_a_step(prompt: int, out: int, budget: int) -> None:
+    """More sequences than those whose prompts have room would leave less room for prompts."""
+    demand = demand_of(day([(prompt, out)] * 4))
+    bounds = bounds_of(COST, demand)
+    found = largest_batch(COST, demand, bounds, 200, budget)
+    if found.num_seqs > 1:
+        assert found.num_seqs + found.prefill_tokens <= budget
+    for number in range(found.num_seqs + 2, budget, 7):
+        other = batch_of(number, COST, demand, bounds, budget)
+        assert other.num_seqs + other.prefill_tokens > budget or number > 200
+
+
 def test_the_numbers_of_a_small_case() -> None:
     demand = demand_of(day([(100, 50)] * 10, Targets(tpot_s=0.06, ttft_s=1.0)))
     found = work_out(demand, COST, LIMITS)

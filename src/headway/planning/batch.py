@@ -117,7 +117,8 @@ def largest_batch(
     """Return the largest batch that keeps the targets, of at least one sequence.
 
     Where not even one sequence beside a prompt leaves time to wait, the target for the first token
-    says nothing of the batch, and only the other one counts.
+    says nothing of the batch, and only the other one counts. A batch whose prompts find no room in
+    the given tokens of a step never fills, so it is not larger, only slower.
 
     Args:
         cost: of a step.
@@ -130,6 +131,8 @@ def largest_batch(
     def keeps(number: int) -> bool:
         found = batch_of(number, cost, demand, bounds, budget)
         longest_s = found.full_s if budget is None else found.step_s
+        if found.prefill_tokens > found.budget - number:
+            return False
         return longest_s <= bounds.token_s and (found.wait_s >= 0 or not can_wait)
 
     can_wait = batch_of(1, cost, demand, bounds, budget).wait_s >= 0
