@@ -236,9 +236,13 @@ def test_a_journal_is_planned_for(capsys: pytest.CaptureFixture[str], tmp_path: 
     journal.close()
     found = planned(capsys, *MACHINE, "--from-journal", str(path))
     assert found["holds"]
-    assert found["workload"] == {"journal": str(path)}
+    assert found["workload"] == {"journal": str(path), "duration_s": None}
     (target,) = found["chosen"]["targets"]
     assert (target["class_name"], target["metric"], target["limit_s"]) == ("chat", "ttft", 1.0)
+    assert any("the recording is 1 day long" in each for each in found["warnings"])
+    short = planned(capsys, *MACHINE, "--from-journal", str(path), "--duration-s", "3")
+    assert short["workload"]["duration_s"] == short["arithmetic"]["demand"]["duration_s"] == 3
+    assert not any("1 day long" in each for each in short["warnings"])
     assert "--request-rate" in refusal(
         capsys, *MACHINE, "--from-journal", str(path), "--request-rate", "2"
     )
@@ -371,6 +375,15 @@ def test_a_plan_that_can_not_be(
     capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], said: str
 ) -> None:
     assert said in refusal(capsys, *MACHINE, *arguments)
+
+
+def test_a_class_that_does_not_come_is_not_left_out_in_silence(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "w.toml"
+    path.write_text(TWO_CLASSES + "[[streams]]\nclass = 'rare'\nrequest_rate = 1e-6\n")
+    said = refusal(capsys, *MACHINE, "--workload", str(path))
+    assert "no request of class rare comes" in said
 
 
 def test_reserved_slots_are_not_planned(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ def make(args: argparse.Namespace) -> int:
     _check_files(args)
     loaded = load_simulated(args)
     source = source_from(args, promised_by_settings(loaded.settings))
-    demand = demand_of(source.workload)
+    demand = demand_of(source.workload, source.day_s)
     ground = ground_of(args, loaded, source.workload)
     print_warnings(ground.loaded.warnings)
     machine = ground.simulated.machine

@@ -21,7 +21,7 @@ def doubts(days: Days, terms: Terms) -> Iterator[str]:
         yield (
             f"the recording is {length} long, by which {by_recording:.1%} can "
             f"be promised at most: for {terms.promise:.0%} record {fewest} days, or plan for "
-            "shorter ones (duration_s)"
+            "shorter ones (--duration-s)"
         )
     by_days = Chance(terms.num_days, terms.num_days).of_next
     if by_days < terms.promise - 1e-9:
