@@ -91,17 +91,17 @@ def _batch(found: Arithmetic) -> Iterator[str]:
     yield (
         f"tokens in a step: {batch.budget}, so that a full one takes {milliseconds(batch.full_s)}"
     )
-    yield from _wait(batch, found)
+    yield from _wait(batch)
 
 
-def _wait(batch: Batch, found: Arithmetic) -> Iterator[str]:
-    bounds = found.bounds
-    if not isfinite(bounds.first_s):
+def _wait(batch: Batch) -> Iterator[str]:
+    first = batch.first
+    if not isfinite(first.limit_s):
         yield "nothing bounds the wait"
         return
     yield (
-        f"longest wait = {milliseconds(bounds.first_s)} ({bounds.first_of}) - "
-        f"{milliseconds(batch.prompt_s)} (prompt of {bounds.prompt:.4g}) - "
+        f"longest wait = {milliseconds(first.limit_s)} ({first.of}) - "
+        f"{milliseconds(batch.prompt_s)} (prompt of {first.prompt:.4g}) - "
         f"{milliseconds(batch.full_s)} (step in progress) = {milliseconds(batch.wait_s)}"
     )
     if batch.wait_s < 0:
