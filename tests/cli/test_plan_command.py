@@ -136,7 +136,7 @@ def test_every_step_is_shown_with_its_numbers(capsys: pytest.CaptureFixture[str]
     assert "next best" in captured.out
     assert "what binds" in captured.out
     assert all(line.startswith("headway: ") for line in captured.err.splitlines())
-    assert "4 simulated days promise 80.0% at most" in captured.err  # too few for 95 %
+    assert "4 simulated days can promise 80.0% at most" in captured.err  # too few for 95 %
     settings = captured.out.partition("settings (--write FILE)\n")[2]
     assert tomllib.loads(settings)["scheduler"]["policy"] == "slo"
 
@@ -236,9 +236,13 @@ def test_a_journal_is_planned_for(capsys: pytest.CaptureFixture[str], tmp_path: 
     journal.close()
     found = planned(capsys, *MACHINE, "--from-journal", str(path))
     assert found["holds"]
-    assert found["workload"] == {"journal": str(path)}
+    assert found["workload"] == {"journal": str(path), "duration_s": None}
     (target,) = found["chosen"]["targets"]
     assert (target["class_name"], target["metric"], target["limit_s"]) == ("chat", "ttft", 1.0)
+    assert any("the recording is 1 day long" in each for each in found["warnings"])
+    short = planned(capsys, *MACHINE, "--from-journal", str(path), "--duration-s", "3")
+    assert short["workload"]["duration_s"] == short["arithmetic"]["demand"]["duration_s"] == 3
+    assert not any("1 day long" in each for each in short["warnings"])
     assert "--request-rate" in refusal(
         capsys, *MACHINE, "--from-journal", str(path), "--request-rate", "2"
     )
@@ -357,6 +361,8 @@ def test_a_server_that_is_not_there(capsys: pytest.CaptureFixture[str], plan: Pa
         (("--days", "0", *STREAM), "--days must be at least 1, not 0"),
         (("--max-instances", "0", *STREAM), "--max-instances must be at least 1"),
         (("--promise", "1.5", *STREAM), "--promise lies between 0 and 1, and is not 1.5"),
+        (("--write", "nowhere/s.toml", *STREAM), "--write nowhere/s.toml: there is no such folder"),
+        (("--output", ".", *STREAM), "--output .: there is no such folder, or it is one itself"),
         (("--concurrency", "3"), "open loop"),
         (("--request-rate", "2", "--prompt-tokens", "2000"), "the longest request has 2064 tokens"),
         (("--plan", "p.json", *STREAM), "--plan goes with --verify URL"),
@@ -369,6 +375,15 @@ def test_a_plan_that_can_not_be(
     capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], said: str
 ) -> None:
     assert said in refusal(capsys, *MACHINE, *arguments)
+
+
+def test_a_class_that_does_not_come_is_not_left_out_in_silence(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "w.toml"
+    path.write_text(TWO_CLASSES + "[[streams]]\nclass = 'rare'\nrequest_rate = 1e-6\n")
+    said = refusal(capsys, *MACHINE, "--workload", str(path))
+    assert "no request of class rare comes" in said
 
 
 def test_reserved_slots_are_not_planned(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -401,6 +416,19 @@ def test_a_load_test_that_can_not_be(
     names = {name: str(tmp_path / name) for name in ("plan", "other", "list", "text", "missing")}
     filled = [each.format(**names) for each in arguments]
     assert said in refusal(capsys, "--verify", "http://127.0.0.1:9", *filled)
+
+
+@pytest.mark.parametrize("lost", ["workload", "terms", "loads", "chosen"])
+def test_a_plan_that_lacks_a_part_is_none(
+    capsys: pytest.CaptureFixture[str], plan: Path, lost: str
+) -> None:
+    found = json.loads(plan.read_text())
+    del found[lost]
+    plan.write_text(json.dumps(found))
+    capsys.readouterr()
+    said = refusal(capsys, "--verify", "http://127.0.0.1:9", "--plan", str(plan))
+    assert "no plan of headway plan --output" in said
+    assert lost in said
 
 
 def test_a_plan_that_could_not_be_met_is_not_tested(

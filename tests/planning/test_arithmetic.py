@@ -16,7 +16,7 @@ from headway.planning.arithmetic import work_out
 from headway.planning.batch import batch_of, bounds_of, largest_batch
 from headway.planning.demand import contexts_of, demand_of, peak_rate
 from headway.planning.kv import KvMemory, kv_bound
-from headway.workload import Arrival, ClosedLoop, Targets, Workload, WorkloadError
+from headway.workload import Arrival, ClosedLoop, Targets, Workload, WorkloadError, in_order
 
 COST = StepCosts(base_s=0.01, prefill_token_s=0.0001, decode_s=0.001)
 LIMITS = SchedulerLimits(
@@ -143,6 +143,30 @@ def test_a_step_is_as_full_as_its_target_lets_it_and_keeps_pace(
     least = number + max(found.prefill_tokens, 16)
     if found.full_s > tpot_s:  # it is the least there is
         assert found.budget < least + 16
+
+
+@given(st.integers(1, 60), st.integers(1, 40), st.integers(24, 256))
+def test_no_batch_gives_more_in_so_many_tokens_a_step(prompt: int, out: int, budget: int) -> None:
+    """More sequences than those whose prompts have room would leave less room for prompts."""
+    demand = demand_of(day([(prompt, out)] * 4))
+    bounds = bounds_of(COST, demand)
+    found = largest_batch(COST, demand, bounds, 200, budget)
+    if found.num_seqs > 1:
+        assert found.num_seqs + found.prefill_tokens <= budget
+    for number in range(found.num_seqs + 2, budget, 7):
+        other = batch_of(number, COST, demand, bounds, budget)
+        assert other.num_seqs + other.prefill_tokens > budget or number > 200
+
+
+def test_a_later_target_with_longer_prompts_may_leave_less_to_wait() -> None:
+    chat = arrivals([(20, 10)] * 5, class_name="chat")
+    papers = arrivals([(2000, 10)] * 5, class_name="papers")
+    targets = {"chat": Targets(ttft_s=1.0), "papers": Targets(ttft_s=1.1)}
+    demand = demand_of(Workload(in_order([*chat, *papers]), (), 5.0, targets))
+    found = batch_of(4, COST, demand, bounds_of(COST, demand), 104)
+    assert found.first.of == "TTFT of papers"
+    assert found.prompt_s == pytest.approx(20 * found.full_s)  # 100 tokens a step
+    assert found.wait_s == pytest.approx(1.1 - 21 * found.full_s)
 
 
 def test_the_numbers_of_a_small_case() -> None:

@@ -22,11 +22,16 @@ def recorded(num_days: float) -> RecordedDays:
     [
         (19, 19, 0.95, []),
         (9, 40, 0.9, []),
-        (1, 40, 0.95, ["1 days long, by which 50.0% can be promised at most"]),
+        (1, 40, 0.95, ["is 1 day long, by which 50.0% can be promised at most"]),
         (18, 40, 0.95, ["for 95% record 19 days"]),
-        (30, 18, 0.95, ["18 simulated days promise 94.7% at most: for 95% make them 19 or more"]),
-        (30, 4, 0.95, ["4 simulated days promise 80.0% at most"]),
-        (2, 1, 0.9, ["2 days long", "1 simulated days"]),
+        (
+            30,
+            18,
+            0.95,
+            ["18 simulated days can promise 94.7% at most: for 95% make them 19 or more"],
+        ),
+        (30, 4, 0.95, ["4 simulated days can promise 80.0% at most"]),
+        (2, 1, 0.9, ["2 days long", "1 simulated day can"]),
     ],
 )
 def test_what_is_too_little_for_a_promise_is_said(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headway.cli.machine import add_machine, load_simulated
@@ -82,9 +83,10 @@ def make(args: argparse.Namespace) -> int:
     from headway.sim.requests import longest_of
 
     terms = _terms(args)
+    _check_files(args)
     loaded = load_simulated(args)
     source = source_from(args, promised_by_settings(loaded.settings))
-    demand = demand_of(source.workload)
+    demand = demand_of(source.workload, source.day_s)
     ground = ground_of(args, loaded, source.workload)
     print_warnings(ground.loaded.warnings)
     machine = ground.simulated.machine
@@ -127,6 +129,14 @@ def _plan(
         warnings.append(ground.seen.warning)
     report_plan(args, ground, source, plan, terms, router, warnings)
     return 0 if plan.holds else 1
+
+
+def _check_files(args: argparse.Namespace) -> None:
+    """Refuse a folder that isn't there, before anything is simulated for it."""
+    for flag in ("write", "output"):
+        value = getattr(args, flag)
+        if value is not None and (Path(value).is_dir() or not Path(value).parent.is_dir()):
+            raise UsageError(f"--{flag} {value}: there is no such folder, or it is one itself")
 
 
 def _terms(args: argparse.Namespace) -> Terms:

@@ -18,17 +18,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One day as it was written or recorded, and where others like it come from.
+    """One day as it was written, or a recording of some, and where others like it come from.
 
     Attributes:
-        workload: the day.
+        workload: the day or the recording.
         spec: as it is written; None of a journal.
         journal: the file of a journal.
+        day_s: length of a day of a recording; None is that of all of it.
     """
 
     workload: Workload
     spec: WorkloadSpec | None = None
     journal: Path | None = None
+    day_s: float | None = None
 
     def days(self, targets: Mapping[str, Targets]) -> Days:
         """Return where days come from, each judged by these targets."""
@@ -36,14 +38,14 @@ class Source:
 
         if self.spec is not None:
             return SpecDays(replace(self.spec, targets=targets))
-        return RecordedDays(replace(self.workload, targets=targets))
+        return RecordedDays(replace(self.workload, targets=targets), self.day_s)
 
     def as_json(self) -> dict[str, Any]:
         """Return how to make it again; files by their whole paths."""
         from dataclasses import asdict
 
         if self.spec is None:
-            return {"journal": str(self.journal)}
+            return {"journal": str(self.journal), "duration_s": self.day_s}
         streams = [asdict(each) for each in self.spec.streams]
         for each in streams:
             each["path"] = None if each["path"] is None else str(Path(each["path"]).resolve())
@@ -61,31 +63,48 @@ def source_from(args: argparse.Namespace, known: Mapping[str, Targets]) -> Sourc
     Raises:
         UsageError: they say nothing, or contradict each other.
     """
-    from headway.workload import build
-
     if args.from_journal is None:
         spec = spec_from(args)
-        spec = replace(spec, targets={**known, **spec.targets})
-        return Source(build(spec), spec)
+        return _written(replace(spec, targets={**known, **spec.targets}))
     _refuse_beside_journal(args)
     path = Path(args.from_journal).resolve()
-    return recorded(path, {**known, **targets_from(args.goodput)})
+    return recorded(path, {**known, **targets_from(args.goodput)}, args.duration_s)
 
 
-def recorded(path: Path, targets: Mapping[str, Targets]) -> Source:
+def _written(spec: WorkloadSpec) -> Source:
+    """Return a day of a spec; of traces alone all that they have, since any of it may come.
+
+    Raises:
+        UsageError: a class of it does not come on that day, so nothing is known of it.
+    """
+    from headway.planning.days import is_recorded
+    from headway.workload import build
+
+    all_recorded = all(map(is_recorded, spec.streams))
+    workload = build(replace(spec, duration_s=None) if all_recorded else spec)
+    come = {None, *(each.class_name for each in workload.arrivals)}  # None: the trace says it
+    for each in spec.streams:
+        if each.class_name not in come and not workload.loops:
+            raise UsageError(
+                f"no request of class {each.class_name} comes on the day that is planned for: "
+                "make it longer (duration_s), or leave the class out"
+            )
+    return Source(workload, spec, day_s=spec.duration_s if all_recorded else None)
+
+
+def recorded(path: Path, targets: Mapping[str, Targets], day_s: float | None = None) -> Source:
     """Return what a server recorded; targets go before those of its classes."""
     from headway.engine.journal import read_journal
     from headway.planning.recorded import recorded_workload
 
     found = recorded_workload(read_journal(path))
     workload = replace(found, targets={**found.targets, **targets})
-    return Source(workload, journal=path)
+    return Source(workload, journal=path, day_s=day_s)
 
 
 def _refuse_beside_journal(args: argparse.Namespace) -> None:
     others = ["--" + name.replace("_", "-") for name in flags_of_stream(args)]
     others += ["--workload"] if args.workload is not None else []
-    others += ["--duration-s"] if args.duration_s is not None else []
     if others:
         raise UsageError(f"{others[0]} and --from-journal both say what comes: leave out one")
 
@@ -99,7 +118,7 @@ def source_of_json(value: Mapping[str, Any], targets: Mapping[str, Targets]) -> 
     from headway.workload import Stream, WorkloadSpec, build
 
     if "journal" in value:
-        return recorded(Path(value["journal"]), targets)
+        return recorded(Path(value["journal"]), targets, value.get("duration_s"))
     streams = tuple(
         Stream(**{**each, "request_rate": _rate(each["request_rate"])}) for each in value["streams"]
     )

@@ -63,12 +63,12 @@ def check_without_verify(args: argparse.Namespace) -> None:
 def verify(args: argparse.Namespace) -> int:
     """Run the load test; 1 if a target is missed."""
     from headway.bench.over_http import measure_over_http
-    from headway.planning.verify import aims_of_plan, expected_at, verdicts
+    from headway.planning.verify import aims_of_plan, verdicts
 
     _check(args)
     plan, factor = _read(Path(args.plan)), 1.0 if args.load is None else args.load
     aims = aims_of_plan(plan)
-    workload = _fresh_day(plan, aims, factor)
+    workload, expected = _day_and_expected(plan, aims, factor)
     seconds = workload.duration_s
     print(f"headway: sending {len(workload.arrivals)} requests in {seconds:.4g} s", file=sys.stderr)
     setup = http_setup(args, args.verify, ignore_eos=True)
@@ -76,7 +76,6 @@ def verify(args: argparse.Namespace) -> int:
         setup, workload, seed=plan["terms"]["seed"], warmup=_WARMUP, progress=sys.stderr
     )
     measured = asyncio.run(measuring)
-    expected = expected_at(plan, factor)
     found = verdicts(measured.records, aims, expected)
     print_warnings(measured.doubts)
     value = _as_json(measured, found, expected, factor)
@@ -114,6 +113,22 @@ def _read(path: Path) -> dict[str, Any]:
     return plan
 
 
+def _day_and_expected(
+    plan: Mapping[str, Any], aims: Sequence[Aim], factor: float
+) -> tuple[Workload, Expected | None]:
+    """Return what to send, and what was simulated of it.
+
+    Raises:
+        UsageError: the plan was changed, and lacks what is needed.
+    """
+    from headway.planning.verify import expected_at
+
+    try:
+        return _fresh_day(plan, aims, factor), expected_at(plan, factor)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise UsageError(f"that is no plan of headway plan --output: {error!r}") from error
+
+
 def _fresh_day(plan: Mapping[str, Any], aims: Sequence[Aim], factor: float) -> Workload:
     """Return a day that the plan was not made on."""
     from headway.planning.louder import louder
@@ -134,12 +149,14 @@ def _print(
     expected: Expected | None,
     factor: float,
 ) -> None:
+    from headway.planning.choices import counted
+
     held = all(each.held for each in found)
     print(f"{measured.model} at {url}, {factor:g} times the planned load:")
     head = ("target", "limit", "measured", "simulated days", "")
     print_rows([head, *map(_row, found)], indent="  ")
     failed = sum(each.outcome != "completed" for each in measured.records)
-    print(f"  {len(measured.records)} requests, {failed} not completed")
+    print(f"  {counted(len(measured.records), 'request')}, {failed} not completed")
     for line in _said_before(expected, factor):
         print(f"  {line}")
     print("held" if held else "not held")

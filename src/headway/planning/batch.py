@@ -27,22 +27,47 @@ _STEP_SHARE = 0.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class First:
+    """What a class was promised for its first token.
+
+    Attributes:
+        limit_s: in seconds; infinite where nothing is promised.
+        of: whose that is, in words.
+        prompt: the 99th percentile of the prompts of that class, in tokens.
+    """
+
+    limit_s: float
+    of: str
+    prompt: float
+
+    def prompt_s(self, room: int, full_s: float) -> float:
+        """Return how long the prompt takes, in steps that are full and have so much room."""
+        return ceil(self.prompt / room) * full_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
     """The tightest targets of all classes; infinite where nothing is promised. In seconds.
 
     Attributes:
         token_s: for each further token: the TPOT that is promised, or what the whole answer leaves.
         token_of: whose that is, in words.
-        first_s: for the first token.
-        first_of: whose that is.
-        prompt: the 99th percentile of the prompts of that class, in tokens.
+        firsts: for the first token, of each class that was promised one: a later one with longer
+            prompts may leave less. Of nobody if none was.
     """
 
     token_s: float
     token_of: str
-    first_s: float
-    first_of: str
-    prompt: float
+    firsts: tuple[First, ...]
+
+    @property
+    def first_s(self) -> float:
+        """The shortest target for the first token; infinite without one."""
+        return min(each.limit_s for each in self.firsts)
+
+    def tightest(self, room: int, full_s: float) -> First:
+        """Return the class to which steps that are full leave the least time to wait."""
+        return min(self.firsts, key=lambda each: each.limit_s - each.prompt_s(room, full_s))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,8 +82,9 @@ class Batch:
         step_s: one that also keeps pace.
         budget: tokens in a step at most.
         full_s: a step with that many.
-        prompt_s: to compute the prompt of the 99th percentile beside the others.
-        wait_s: what is left of the first token's target for waiting; infinite without one.
+        first: the class that may wait least.
+        prompt_s: to compute its prompt of the 99th percentile beside the others.
+        wait_s: what is left of its target for waiting; infinite without one.
         tokens_per_s: output of a full batch.
     """
 
@@ -69,6 +95,7 @@ class Batch:
     step_s: float
     budget: int
     full_s: float
+    first: First
     prompt_s: float
     wait_s: float
     tokens_per_s: float
@@ -77,16 +104,13 @@ class Batch:
 def bounds_of(cost: StepCost, demand: Demand) -> Bounds:
     """Return the tightest targets."""
     token_s, token_of = min(_token_targets(cost, demand), default=(inf, ""))
-    firsts = [(t, each.name) for each in demand.classes if (t := _ttft(each)) is not None]
-    first_s, first_of = min(firsts, default=(inf, ""))
-    prompts = {each.name: each.prompt.p99 for each in demand.classes}
-    return Bounds(
-        token_s=token_s,
-        token_of=token_of,
-        first_s=first_s,
-        first_of=f"TTFT of {first_of}" if first_of else "",
-        prompt=prompts.get(first_of, demand.prompt.p99),
-    )
+    firsts = [
+        First(limit_s=limit_s, of=f"TTFT of {each.name}", prompt=each.prompt.p99)
+        for each in demand.classes
+        if (limit_s := _ttft(each)) is not None
+    ]
+    nobody = First(limit_s=inf, of="", prompt=demand.prompt.p99)
+    return Bounds(token_s=token_s, token_of=token_of, firsts=tuple(firsts) or (nobody,))
 
 
 def _ttft(each: ClassDemand) -> float | None:
@@ -117,7 +141,8 @@ def largest_batch(
     """Return the largest batch that keeps the targets, of at least one sequence.
 
     Where not even one sequence beside a prompt leaves time to wait, the target for the first token
-    says nothing of the batch, and only the other one counts.
+    says nothing of the batch, and only the other one counts. A batch whose prompts find no room in
+    the given tokens of a step never fills, so it is not larger, only slower.
 
     Args:
         cost: of a step.
@@ -130,6 +155,8 @@ def largest_batch(
     def keeps(number: int) -> bool:
         found = batch_of(number, cost, demand, bounds, budget)
         longest_s = found.full_s if budget is None else found.step_s
+        if found.prefill_tokens > found.budget - number:
+            return False
         return longest_s <= bounds.token_s and (found.wait_s >= 0 or not can_wait)
 
     can_wait = batch_of(1, cost, demand, bounds, budget).wait_s >= 0
@@ -148,7 +175,8 @@ def batch_of(
     room = max(budget - number, 1)
     step_s = mixed_s(cost, number, context, min(prefill, room))
     full_s = mixed_s(cost, number, context, room)
-    prompt_s = ceil(bounds.prompt / room) * full_s
+    first = bounds.tightest(room, full_s)
+    prompt_s = first.prompt_s(room, full_s)
     # a step that is full of prompts for ever doesn't keep pace: each answer takes as many more
     paced_s = step_s * max(prefill / room, 1.0)
     return Batch(
@@ -159,8 +187,9 @@ def batch_of(
         step_s=step_s,
         budget=budget,
         full_s=full_s,
+        first=first,
         prompt_s=prompt_s,
-        wait_s=bounds.first_s - prompt_s - full_s,
+        wait_s=first.limit_s - prompt_s - full_s,
         tokens_per_s=number / paced_s,
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headway.planning.batch import Batch
+from headway.planning.choices import counted
 from headway.planning.load import Load
 from headway.planning.trial import AimResult
 
@@ -38,7 +39,8 @@ def binding_of(missed: AimResult | None, load: Load, batch: Batch, most: int) ->
         return Binding("nothing", "all targets hold at the highest load that was tried")
     if load.num_preemptions or load.kv_peak >= _FULL:
         return Binding(
-            "KV", f"{load.kv_peak:.0%} of the blocks used, {load.num_preemptions} preemptions"
+            "KV",
+            f"{load.kv_peak:.0%} of the blocks used, {counted(load.num_preemptions, 'preemption')}",
         )
     prompts = 1 - batch.decode_s / batch.step_s
     works = "compute" if prompts > 0.5 else "memory bandwidth"

@@ -20,7 +20,15 @@ from random import Random
 from typing import Protocol
 
 from headway.core.request import PromptHashes
-from headway.workload import Arrival, Workload, WorkloadError, WorkloadSpec, build, in_order
+from headway.workload import (
+    Arrival,
+    Stream,
+    Workload,
+    WorkloadError,
+    WorkloadSpec,
+    build,
+    in_order,
+)
 
 #: a day is made of so many pieces, unless it is said how long these are
 NUM_PIECES = 8
@@ -195,7 +203,7 @@ class SpecDays:
     """
 
     def __init__(self, spec: WorkloadSpec, *, piece_s: float | None = None) -> None:
-        traces = tuple(each for each in spec.streams if _is_recorded(each.source, each.is_timed))
+        traces = tuple(each for each in spec.streams if is_recorded(each))
         self._drawn = tuple(each for each in spec.streams if each not in traces)
         self._spec = spec
         self._recorded: RecordedDays | None = None
@@ -228,6 +236,6 @@ class SpecDays:
         return replace(drawn, arrivals=arrivals)
 
 
-def _is_recorded(source: str, is_timed: bool) -> bool:
-    """ServeGen's times are drawn from rates, though they are those of the source."""
-    return is_timed and source != "servegen"
+def is_recorded(stream: Stream) -> bool:
+    """Whether its times were recorded; ServeGen's are drawn from rates, though from its source."""
+    return stream.is_timed and stream.source != "servegen"

@@ -109,8 +109,8 @@ class Demand:
         return fsum(each.rate * each.output.mean for each in self.classes)
 
 
-def demand_of(workload: Workload) -> Demand:
-    """Measure a day.
+def demand_of(workload: Workload, day_s: float | None = None) -> Demand:
+    """Measure a day, or a recording of days of ``day_s`` seconds.
 
     Raises:
         WorkloadError: it has a closed loop, whose rate is that of the machines, or no length.
@@ -119,13 +119,14 @@ def demand_of(workload: Workload) -> Demand:
         raise WorkloadError("a plan needs requests in open loop: a closed one has no rate")
     arrivals = workload.arrivals
     duration_s = _duration_s(workload)
-    window_s = min(WINDOW_S, duration_s / 10)
+    day_s = day_s or duration_s
+    window_s = min(WINDOW_S, day_s / 10)
     return Demand(
         classes=tuple(
             _class(name, group, workload.targets, duration_s, window_s)
             for name, group in by_class(workload).items()
         ),
-        duration_s=duration_s,
+        duration_s=day_s,
         window_s=window_s,
         prompt=_spread(each.prompt_tokens for each in arrivals),
         output=_spread(each.output_tokens for each in arrivals),

@@ -54,7 +54,7 @@ def _targets(demand: Demand) -> Iterator[str]:
         yield f"{each.name}: {promise(each)}"
         tenants = f" of {each.num_tenants} tenants" if each.num_tenants > 1 else ""
         yield (
-            f"  {each.num_requests} requests{tenants}, {each.rate:.3g}/s, at the peak "
+            f"  {counted(each.num_requests, 'request')}{tenants}, {each.rate:.3g}/s, at the peak "
             f"{each.peak_rate:.3g}/s; prompts {each.prompt.mean:.4g} tokens (p99 "
             f"{each.prompt.p99:.4g}), answers {each.output.mean:.4g} (p99 {each.output.p99:.4g})"
         )
@@ -85,20 +85,23 @@ def _batch(found: Arithmetic) -> Iterator[str]:
         f"{demand.prompt.mean:.4g} tokens of prompt = {batch.prefill_tokens:.4g} tokens beside: "
         f"{milliseconds(batch.step_s)} a step"
     )
+    room = batch.budget - batch.num_seqs
+    if batch.prefill_tokens > max(room, 1):
+        yield f"a step has room for {room} of those: the prompts don't keep pace with who leaves"
     yield (
         f"tokens in a step: {batch.budget}, so that a full one takes {milliseconds(batch.full_s)}"
     )
-    yield from _wait(batch, found)
+    yield from _wait(batch)
 
 
-def _wait(batch: Batch, found: Arithmetic) -> Iterator[str]:
-    bounds = found.bounds
-    if not isfinite(bounds.first_s):
+def _wait(batch: Batch) -> Iterator[str]:
+    first = batch.first
+    if not isfinite(first.limit_s):
         yield "nothing bounds the wait"
         return
     yield (
-        f"longest wait = {milliseconds(bounds.first_s)} ({bounds.first_of}) - "
-        f"{milliseconds(batch.prompt_s)} (prompt of {bounds.prompt:.4g}) - "
+        f"longest wait = {milliseconds(first.limit_s)} ({first.of}) - "
+        f"{milliseconds(batch.prompt_s)} (prompt of {first.prompt:.4g}) - "
         f"{milliseconds(batch.full_s)} (step in progress) = {milliseconds(batch.wait_s)}"
     )
     if batch.wait_s < 0:
@@ -142,6 +145,8 @@ def _formulas(memory: KvMemory, num_ungrouped: int | None, held: float) -> Itera
 def _smaller(found: Arithmetic) -> Iterator[str]:
     by_time, by_memory = found.by_time.num_seqs, found.by_memory.num_seqs
     what = "time" if by_time <= by_memory else "memory"
+    if by_time == found.most <= by_memory:
+        what = "neither, but the most sequences that may be tried,"
     yield f"min({by_time} by time, {by_memory} by memory) = {found.chosen.num_seqs}: {what} bounds"
     if what == "memory":
         yield f"a step of those takes {milliseconds(found.chosen.step_s)}"
@@ -153,8 +158,9 @@ def _instances(found: Arithmetic) -> Iterator[str]:
         f"{each.planned_rate:.3g}/s x {each.output.mean:.4g}" for each in found.demand.classes
     )
     yield f"{parts} = {needed.peak:.4g} output tokens a second"
+    token_s = found.chosen.num_seqs / needed.each  # longer than a step where prompts fill it
     yield (
-        f"/ {needed.each:.4g} ({found.chosen.num_seqs} in {milliseconds(found.chosen.step_s)}) "
+        f"/ {needed.each:.4g} ({found.chosen.num_seqs} in {milliseconds(token_s)}) "
         f"= {needed.peak / needed.each:.3g}: {counted(needed.number, 'instance')}"
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import inf, isfinite
+from statistics import median_high
 
 from headway.planning.choices import Choice, counted, missed_of, strain
 from headway.planning.describe import chance_said, milliseconds
@@ -58,12 +59,11 @@ def _row(found: AimResult) -> tuple[str, ...]:
     chance = found.chance
     low, high = chance.interval()
     figures = sorted(each for each in found.by_day if each is not None)
-    middle = figures[len(figures) // 2] if figures else 0.0
     return (
         aim_said(found.aim),
         milliseconds(found.aim.limit_s),
-        shown(middle),
-        shown(figures[-1] if figures else 0.0),
+        shown(median_high(figures)) if figures else "-",
+        shown(figures[-1]) if figures else "-",
         f"{1 - strain(found):.0%}" if strain(found) < inf else "none",
         f"{chance.held} of {chance.of}",
         f"{low:.1%} to {high:.1%}",
@@ -85,8 +85,9 @@ def _busy(result: TrialResult) -> Iterator[str]:
     yield (
         f"  busy {load.busy_share:.0%} of the time, KV {load.kv_mean:.0%} used (at most "
         f"{load.kv_peak:.0%}), batch {load.slots_mean:.0%} filled (at most {load.slots_peak:.0%}), "
-        f"{load.num_preemptions} preemptions, queue p99 {milliseconds(load.queue_p99_s)} on the "
-        f"worst day, {load.output_tokens_a_second:.4g} tokens/s"
+        f"{counted(load.num_preemptions, 'preemption')}, queue p99 "
+        f"{milliseconds(load.queue_p99_s)} on the worst day, "
+        f"{load.output_tokens_a_second:.4g} tokens/s"
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite
+from math import inf
 from typing import Any
 
 from headway.errors import UsageError
@@ -86,8 +86,7 @@ def expected_at(plan: Mapping[str, Any], factor: float) -> Expected | None:
     for each in plan["loads"]:
         if abs(each["factor"] - factor) < _SAME:
             figures = {
-                (found["class_name"], found["metric"]): _figures(found["by_day_s"])
-                for found in each["targets"]
+                (found["class_name"], found["metric"]): _figures(found) for found in each["targets"]
             }
             return Expected(each["held"], each["of"], figures)
     return None
@@ -96,5 +95,12 @@ def expected_at(plan: Mapping[str, Any], factor: float) -> Expected | None:
 _SAME = 1e-6
 
 
-def _figures(values: Sequence[float | None]) -> tuple[float, ...]:
-    return tuple(each for each in values if each is not None and isfinite(each))
+def _figures(found: Mapping[str, Any]) -> tuple[float, ...]:
+    """Return the figures of the days; infinite on those that were lost without one.
+
+    JSON has null for both "not served" and "nobody came", and only the former misses a target.
+    """
+    figures = [each for each in found["by_day_s"] if each is not None]
+    num_late = sum(each > found["limit_s"] for each in figures)
+    num_lost = found["of"] - found["held"] - num_late
+    return (*figures, *[inf] * num_lost)
