@@ -38,8 +38,8 @@ def test_kept_content_is_evicted_last_and_the_longest_unused_first() -> None:
     pool = BlockPool(num_blocks=5, block_size=16)
     pool.on_evictions = evicted.extend
     old, young, plain = pool.allocate(3)
-    pool.keep((old,))
-    pool.keep((young,))
+    pool.keep(old)
+    pool.keep(young)
     for block_id in (old, young, plain):
         pool.release([block_id])
     assert pool.num_free == 5
@@ -56,7 +56,7 @@ def test_of_a_table_the_end_is_evicted_before_the_beginning() -> None:
     pool = BlockPool(num_blocks=3, block_size=16)
     table = pool.allocate(3)
     for block_id in table:
-        pool.keep((block_id,))
+        pool.keep(block_id)
     pool.release(table)
     assert [pool.allocate(1)[0] for _ in table] == table[::-1]
 
@@ -64,8 +64,8 @@ def test_of_a_table_the_end_is_evicted_before_the_beginning() -> None:
 def test_a_free_block_with_kept_content_is_revived_and_used_most_recently() -> None:
     pool = BlockPool(num_blocks=2, block_size=16)
     first, second = pool.allocate(2)
-    pool.keep((first,))
-    pool.keep((second,))
+    pool.keep(first)
+    pool.keep(second)
     pool.release([first])
     pool.release([second])
     pool.hold(first)
@@ -76,7 +76,7 @@ def test_a_free_block_with_kept_content_is_revived_and_used_most_recently() -> N
 
 def test_an_evicted_block_is_plain_when_it_is_released_again() -> None:
     pool = BlockPool(num_blocks=1, block_size=16)
-    pool.keep(pool.allocate(1))
+    pool.keep(pool.allocate(1)[0])
     pool.release([0])
     pool.release(pool.allocate(1))
     assert pool.num_evictions == 1
@@ -95,7 +95,7 @@ def test_misuse_is_an_invariant_error_and_changes_nothing() -> None:
     with pytest.raises(InvariantError, match="freed twice"):
         pool.release([0])
     with pytest.raises(InvariantError, match="no content to keep"):
-        pool.keep((0,))
+        pool.keep(0)
     assert (pool.num_free, pool.reference_count(0)) == (2, 0)
 
 
@@ -168,7 +168,7 @@ class PoolAgainstModel(RuleBasedStateMachine):
     @rule(data=st.data())
     def keep(self, data: st.DataObject) -> None:
         block_id = data.draw(st.sampled_from(sorted(+self.holders)))
-        self.pool.keep((block_id,))
+        self.pool.keep(block_id)
         self.kept.add(block_id)
 
     @invariant()

@@ -135,13 +135,11 @@ class BlockPool:
                 else:
                     self._free.append(block_id)
 
-    def keep(self, block_ids: Iterable[int]) -> None:
-        """Note that held blocks have content worth keeping once nobody holds them."""
-        counts, is_kept = self._reference_counts, self._is_kept
-        for block_id in block_ids:
-            if counts[block_id] == 0:
-                raise InvariantError(f"block {block_id} is free, so it has no content to keep")
-            is_kept[block_id] = True
+    def keep(self, block_id: int) -> None:
+        """Note that a held block has content worth keeping once nobody holds it."""
+        if self._reference_counts[block_id] == 0:
+            raise InvariantError(f"block {block_id} is free, so it has no content to keep")
+        self._is_kept[block_id] = True
 
     def free_ids(self) -> tuple[int, ...]:
         """Return the ids that nobody holds, for :mod:`headway.core.invariants`."""

@@ -55,7 +55,7 @@ class Lockstep:
     Guards: members decode, and nobody looks at their counters but through this class.
 
     Attributes:
-        members: each with the count of steps when it joined.
+        members: each with its entry in the calendars.
         num_steps: so many steps were taken, ever.
         caught_up: what those got that left, until somebody takes it from here.
         charges_tenants: whether it is counted what each tenant gets.
@@ -63,7 +63,7 @@ class Lockstep:
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
-        self.members: dict[Sequence, int] = {}
+        self.members: dict[Sequence, _Entry] = {}
         self.num_steps = 0
         self.caught_up: list[CaughtUp] = []
         self.charges_tenants = False
@@ -87,9 +87,10 @@ class Lockstep:
 
     def leave(self, sequence: Sequence) -> None:
         """Bring a sequence up to date, if it is a member; it is none any more."""
-        joined_at = self.members.pop(sequence, None)
-        if joined_at is None:
+        entry = self.members.pop(sequence, None)
+        if entry is None:
             return
+        joined_at = entry.joined_at
         count = self.num_steps - joined_at
         self._context -= sequence.num_scheduled_tokens + 1 + count
         if sequence.num_scheduled_tokens - joined_at in (self._furthest or ()):
@@ -110,8 +111,8 @@ class Lockstep:
 
     def num_behind(self, sequence: Sequence) -> int:
         """Return how many positions a sequence is further than its counters say."""
-        joined_at = self.members.get(sequence)
-        return 0 if joined_at is None else self.num_steps - joined_at
+        entry = self.members.get(sequence)
+        return 0 if entry is None else self.num_steps - entry.joined_at
 
     # ---------------------------------------------------------------- the next steps
 
@@ -123,7 +124,7 @@ class Lockstep:
         if not self.members:
             return 0, 0, 0, 0
         if self._furthest is None:
-            starts = [s.num_scheduled_tokens - joined for s, joined in self.members.items()]
+            starts = [s.num_scheduled_tokens - e.joined_at for s, e in self.members.items()]
             self._furthest = max(starts), min(starts)
         longest, shortest = self._furthest
         ahead = self.num_steps + 1
@@ -203,7 +204,7 @@ class Lockstep:
         now, num_scheduled = self.num_steps, sequence.num_scheduled_tokens
         self._num_joined += 1
         entry = _Entry(sequence.place, self._num_joined, sequence, now)
-        self.members[sequence] = now
+        self.members[sequence] = entry
         heappush(self._ends, (now + num_left, entry))
         if sequence.num_held_positions < sequence.max_positions:
             due_at = now + sequence.num_held_positions - num_scheduled
@@ -228,7 +229,7 @@ class Lockstep:
         sequence.num_computed_tokens += count
 
     def _is_alive(self, entry: _Entry) -> bool:
-        return self.members.get(entry.sequence) == entry.joined_at
+        return self.members.get(entry.sequence) is entry
 
     def _due_in(self, step: int) -> list[_Entry]:
         """Return who needs a block in a step, in order."""

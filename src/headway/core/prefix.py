@@ -281,22 +281,21 @@ class PrefixCache:
         parent, index = chain.parent(first), first
         if parent is None:
             return first
-        kept: list[int] = []
+        keep = self._pool.keep
         for block_id, key in zip(
             block_ids, chain.names(first, first + len(block_ids)), strict=False
         ):
             if key not in known:
                 if entries[block_id] is not None:
                     raise InvariantError(f"block {block_id} has content, so it can't be rewritten")
-                kept.append(block_id)
+                keep(block_id)
                 known[key] = block_id
+                self.num_registered += 1
                 entries[block_id] = (key, parent, chain.tokens(index) if has_tokens else ())
                 if has_tokens:
                     self._add_candidate(parent, block_id)
             parent = key
             index += 1
-        self._pool.keep(kept)
-        self.num_registered += len(kept)
         return index
 
     def _add_candidate(self, parent: bytes, block_id: int) -> None:
