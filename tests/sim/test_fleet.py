@@ -130,6 +130,29 @@ def test_a_client_that_leaves_after_tokens_gets_just_these(others: int) -> None:
     assert all(len(each.token_times) == 60 for each in fleet.requests[1:])
 
 
+def test_clients_that_leave_after_tokens_are_seen_in_leaps_as_in_steps() -> None:
+    arrivals = [
+        arrival(
+            at_s=0.004 * number,
+            output=20 + number % 5,
+            conduct=Conduct(leaves_after_tokens=3 + number % 9) if number % 2 else Conduct(),
+        )
+        for number in range(40)
+    ]
+    cost = StepCosts(base_s=0.001, prefill_token_s=0.0001, decode_s=0.0001)
+    fast, slow = (
+        simulate_fleet(
+            [Machine(config=SchedulerConfig(limits=limits()), cost=cost, leaps=leaps)],
+            RoundRobin(1),
+            Workload(list(arrivals), (), float("inf"), {}),
+        )
+        for leaps in (True, False)
+    )
+    for one, other in zip(fast.requests, slow.requests, strict=True):
+        assert one.outcome == other.outcome
+        assert list(one.token_times) == pytest.approx(list(other.token_times))
+
+
 # ------------------------------------------------------------------ closed loops
 
 

@@ -97,7 +97,8 @@ class _Post:
         for number in self._left:
             self.replica.cancel(request_id_of(number))
         self._came, self._left = [], []
-        self.next_s = self.replica.turn(before_s)
+        # one step at a time: who leaves after so many tokens is looked for after each
+        self.next_s = self.replica.turn(self.replica.now if self._leavers else before_s)
         if self._leavers:
             self._let_leave()
 
