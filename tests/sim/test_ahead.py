@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from io import BytesIO
 from random import Random
@@ -14,6 +15,8 @@ from headway.core.classes import PolicyName, ServiceClass
 from headway.core.config import PolicyConfig, PredictorName, SchedulerConfig
 from headway.core.costs import StepCosts
 from headway.core.limits import PreemptionChoice, SchedulerLimits
+from headway.core.lockstep import Lockstep
+from headway.core.memory import Memory
 from headway.core.plan import Idle, SampledToken, SequenceId, StepPlan, StepResult
 from headway.core.repeat import Repeated
 from headway.core.request import PromptHashes, Request
@@ -23,8 +26,11 @@ from headway.engine.journal import Journal
 from headway.errors import InvariantError
 from headway.profiles.shape import StepShape
 from headway.sim import SimulationResult, replica, simulate
+from headway.sim.fleet import simulate_fleet
+from headway.sim.replica import Machine
 from headway.sim.requests import request_of
-from headway.workload import Arrival
+from headway.sim.routers import RouterName, make_router
+from headway.workload import Arrival, Conduct, Workload
 
 COST = StepCosts(base_s=0.02, prefill_token_s=0.001, decode_s=0.003)
 
@@ -137,7 +143,7 @@ def random_limits(random: Random) -> SchedulerLimits:
     )
 
 
-def random_arrivals(random: Random, count: int, names: str) -> list[Arrival]:
+def random_arrivals(random: Random, count: int, names: Sequence[str]) -> list[Arrival]:
     now, arrivals = 0.0, []
     pace = random.choice((0.02, 0.2, 0.6))
     for _ in range(count):
@@ -174,6 +180,58 @@ def test_a_random_workload_is_planned_alike(policy: PolicyName, seed: int) -> No
         classes=classes,
     )
     assert_same(config, random_arrivals(random, 40, "abc"[: len(classes)]))
+
+
+def test_who_goes_first_among_tenants_does_not_depend_on_how_often_it_is_asked() -> None:
+    random = Random("leaving fair:2")
+    config = SchedulerConfig(
+        limits=random_limits(random), policy=PolicyConfig(name=PolicyName.FAIR)
+    )
+    assert_same(config, random_arrivals(random, 60, ["default"]))
+
+
+@pytest.mark.parametrize("policy", list(PolicyName))
+def test_clients_that_leave_leave_alike(policy: PolicyName) -> None:
+    random = Random(f"leaving {policy}")
+    config = SchedulerConfig(limits=limits(num_blocks=40), policy=PolicyConfig(name=policy))
+    arrivals = [
+        replace(each, conduct=random_conduct(random))
+        for each in random_arrivals(random, 60, ["default"])
+    ]
+    workload = Workload(arrivals=arrivals, loops=(), duration_s=1e9, targets={})
+    seen = []
+    for leaps in (False, True):
+        machine = Machine(config=config, cost=ByContext(), leaps=leaps, sample_every_s=1e6)
+        router = make_router(RouterName.ROUND_ROBIN, 1, classes=config.classes, num_kv_tokens=1)
+        fleet = simulate_fleet([machine], router, workload)
+        seen.append([fleet.requests, outcomes(fleet.replicas[0])])
+    assert seen[0] == seen[1]
+    assert {each.outcome for each in fleet.requests} >= {"cancelled", "finished"}
+
+
+def random_conduct(random: Random) -> Conduct | None:
+    """Return how a client leaves, if it does."""
+    if random.random() < 0.6:
+        return None
+    return Conduct(
+        leaves_after_s=random.choice((None, 0.5, 2.0)),
+        leaves_after_tokens=random.choice((None, 3, 10)),
+    )
+
+
+def test_who_begins_to_decode_twice_without_a_step_between_has_one_place() -> None:
+    """It gives way in the very step for which it joined, and alone: no step is counted."""
+    lockstep = Lockstep(Memory(limits(block_size=4), ()))
+    lockstep.source = Known([1] * 9)
+    scheduler = started(block_size=4)
+    (sequence,) = scheduler.work.decoding.values()
+    for _ in range(2):
+        assert lockstep.join([sequence])
+        lockstep.leave(sequence)
+    assert lockstep.join([sequence])
+    assert lockstep.pass_due() == []
+    lockstep.advance(2)
+    assert lockstep.pass_due() == [sequence]
 
 
 # ------------------------------------------------------------------ single cases

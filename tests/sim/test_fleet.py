@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -122,9 +123,14 @@ def test_a_client_that_leaves_after_its_end_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("others", [0, 3])
-def test_a_client_that_leaves_after_tokens_gets_just_these(others: int) -> None:
+@pytest.mark.parametrize("sample_every_s", [1.0, 1e9])
+def test_a_client_that_leaves_after_tokens_gets_just_these(
+    others: int, sample_every_s: float
+) -> None:
     leaver = arrival(output=50, conduct=Conduct(leaves_after_tokens=7))
-    fleet = serve([leaver, *(arrival(output=60) for _ in range(others))], num_replicas=1)
+    each = replace(machine(), sample_every_s=sample_every_s)
+    arrivals = [leaver, *(arrival(output=60) for _ in range(others))]
+    fleet = serve(arrivals, each=each, num_replicas=1)
     assert fleet.requests[0].outcome == "cancelled"
     assert len(fleet.requests[0].token_times) == 7
     assert all(len(each.token_times) == 60 for each in fleet.requests[1:])
