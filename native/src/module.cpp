@@ -175,7 +175,7 @@ std::vector<Move> moves_of(const MoveList& moves, int sources, int targets) {
 
 // `rows` have token_ids, start and block_ids. Padding: how many rows there are of token 0 in each of
 // its sequences, and how far all attend.
-std::shared_ptr<Step> prepare(const Ops& ops, nb::sequence rows, int block_size,
+std::shared_ptr<Step> prepare(Ops& ops, nb::sequence rows, int block_size,
                               const std::vector<int>& padding, int length) {
   std::vector<int32_t> token_ids, tables;
   std::vector<Part> parts;
@@ -342,6 +342,7 @@ NB_MODULE(_native, m) {
            [](Ops& ops, const MoveList& moves) {
              ops.swap_in(moves_of(moves, ops.num_swap_blocks(), ops.num_blocks()));
            })
+      .def("make_resident", &Ops::make_resident, nb::call_guard<nb::gil_scoped_release>())
       .def_prop_rw("is_timed", [](Ops& ops) { return ops.stopwatch().is_on; },
                    [](Ops& ops, bool is_on) { ops.stopwatch() = {is_on, 0.0}; })
       .def_prop_ro("seconds", [](Ops& ops) { return ops.stopwatch().seconds; })

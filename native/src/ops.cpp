@@ -37,7 +37,8 @@ Ops::Ops(const Shape& shape, KvType kv_type, int num_blocks, int block_size, int
       pool_(new ThreadPool(num_threads)),
       buffers_(std::make_shared<Recycler>()),
       layer_bytes_((static_cast<size_t>(num_blocks) + 1) * kv_.block_bytes()),  // the last block stays zero
-      pool_pages_(layer_bytes_ * shape.num_layers),
+      pool_pages_(std::make_shared<Pages>(layer_bytes_ * shape.num_layers)),
+      residence_(pool_pages_, layer_bytes_, shape.num_layers),
       swap_pages_(num_swap_blocks * kv_.block_bytes() * shape.num_layers),
       scratch_(num_threads) {}
 
@@ -74,14 +75,17 @@ template <class Body> void Ops::over_tiles(int rows, double cost_per_row, const 
 // ------------------------------------------------------------------ layout of a step
 
 std::shared_ptr<Step> Ops::prepare(std::vector<int32_t> token_ids, const std::vector<Part>& parts,
-                                   std::vector<int32_t> tables, int num_padding, int length) const {
+                                   std::vector<int32_t> tables, int num_padding, int length) {
   auto step = std::make_shared<Step>();
   step->num_rows = static_cast<int>(token_ids.size());
   step->token_ids = std::move(token_ids);
   step->tables = std::move(tables);
+  int32_t furthest = 0;
   for (const int32_t block : step->tables) {
     if (block < 0 || block >= num_blocks_) throw std::invalid_argument("no such block");
+    furthest = std::max(furthest, block);
   }
+  residence_.reach((static_cast<size_t>(furthest) + 1) * kv_.block_bytes());
   const int num_real = static_cast<int>(parts.size()) - num_padding;
   int64_t row = 0, entry = 0;
   for (int i = 0; i < static_cast<int>(parts.size()); ++i) {

@@ -9,6 +9,7 @@
 #include "kernels.h"
 #include "matrix.h"
 #include "memory.h"
+#include "residence.h"
 #include "threads.h"
 
 namespace headway {
@@ -81,7 +82,7 @@ class Ops {
   Kind activations() const { return activations_; }
 
   std::shared_ptr<Step> prepare(std::vector<int32_t> token_ids, const std::vector<Part>& parts,
-                                std::vector<int32_t> tables, int num_padding, int length) const;
+                                std::vector<int32_t> tables, int num_padding, int length);
   Tensor embed(const Table& table, const Step& step);
   Tensor norm(const Tensor& residual, const Tensor* delta, const Vector& weight, float eps, Kind kind);
   Tensor linear(const Tensor& x, const Matrix& matrix);
@@ -96,6 +97,8 @@ class Ops {
   void swap_out(const std::vector<Move>& moves);
   void copy_blocks(const std::vector<Move>& moves);
   void swap_in(const std::vector<Move>& moves);
+  // Take the whole pool from the system, which otherwise happens step by step, a little ahead.
+  void make_resident() { residence_.complete(); }
 
   // About how many nanoseconds these take, to decide what is worth a thread or the lock of Python.
   static double linear_cost(int rows, const Matrix& matrix);
@@ -106,7 +109,7 @@ class Ops {
   Tensor make(Kind kind, int rows, int columns);
   Tensor multiply(const Tensor& x, const Matrix& matrix);
   Tensor pack(const Tensor& x, const std::vector<int32_t>* rows, Kind kind);
-  uint8_t* layer(int index) { return pool_pages_.data() + index * layer_bytes_; }
+  uint8_t* layer(int index) { return pool_pages_->data() + index * layer_bytes_; }
   uint8_t* scratch(int thread, size_t bytes);
   float* tile_rows(int thread, const Tensor& x);  // scratch for kRowTile rows of it
   template <class Body> void over_tiles(int rows, double cost_per_row, const Body& body);
@@ -124,7 +127,9 @@ class Ops {
   Arena weights_;
   Kind activations_ = Kind::rows;
   size_t layer_bytes_;
-  Pages pool_pages_, swap_pages_;
+  std::shared_ptr<Pages> pool_pages_;
+  Residence residence_;
+  Pages swap_pages_;
   std::vector<Pages> scratch_;
 };
 

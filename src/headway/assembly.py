@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from headway.config import Settings
 from headway.config.scheduling import scheduler_config, simulated_costs
@@ -189,8 +189,17 @@ class Bare:
     vocab_size: int
 
 
+@runtime_checkable
+class HasMemory(Protocol):
+    """An executor whose KV pool is memory of this machine, which comes when it is first used."""
+
+    def make_resident(self) -> None:
+        """Take all of it from the system, before any step."""
+        ...
+
+
 def assemble_bare(settings: Settings, progress: Callable[[str], None]) -> Bare:
-    """Find, open and load the model, to measure it.
+    """Find, open and load the model, to measure it: with all its memory, for which no step waits.
 
     Raises:
         UsageError: the model or the settings can't be used; the message says what to change.
@@ -199,6 +208,8 @@ def assemble_bare(settings: Settings, progress: Callable[[str], None]) -> Bare:
     checkpoint = _checkpoint(settings, progress)
     config = _scheduler_config(settings, checkpoint)
     executor, _ = _executor(settings, checkpoint, config.limits)
+    if isinstance(executor, HasMemory):
+        executor.make_resident()
     return Bare(
         name=_served_name(settings),
         executor=executor,

@@ -108,6 +108,14 @@ class CpuExecutor:
         """
         return self._executor.run(plan)
 
+    def make_resident(self) -> None:
+        """Take the memory of the whole KV pool from the system, before any step.
+
+        Without it steps that are the first to use a part of the pool may have to wait for that:
+        all is taken ahead of its use, but on a busy machine not far enough.
+        """
+        self.ops.make_resident()
+
 
 def has_native_kernels() -> bool:
     """Say whether the package was built with its kernels."""

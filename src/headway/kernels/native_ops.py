@@ -118,6 +118,10 @@ class NativeOps:
         """The instruction set in use."""
         return self._core.isa
 
+    def make_resident(self) -> None:
+        """Take the whole KV pool from the system, of which steps take a little in advance."""
+        self._core.make_resident()
+
     def load_table(self, stored: StoredTensor) -> _native.Table:
         """Take an embedding table as it is stored; it is read from where it lies."""
         return _native.Table(stored.format, stored.shape[1], stored.data)

@@ -66,6 +66,10 @@ class NumpyOps:
         self._swap = np.empty((config.num_layers, num_swap_blocks, *width), dtype=head)
         self._frequencies = inverse_frequencies(config)
 
+    def make_resident(self) -> None:
+        """Write to the whole KV pool, which must be as good as empty: then the system gives it."""
+        self._pool.fill(0)
+
     def load_table(self, stored: StoredTensor) -> Floats:
         """Take an embedding table."""
         return stored.to_float32()
