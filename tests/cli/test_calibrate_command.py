@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from headway.engine.journal import Journal
 from headway.executors.simulated import SimulatedExecutor
 from headway.profiles.fitted import FittedCosts
 from headway.profiles.profile import read_profile
+from headway.profiles.shape import StepShape
 from headway.sim import simulate
 from headway.workload import Arrival
 
@@ -118,13 +120,30 @@ def test_own_passes_where_the_engine_is_as_calibrated(capsys: pytest.CaptureFixt
     assert all(abs(each["error_percent"]) < 1 for each in figures.values())
 
 
-def test_own_fails_where_it_is_not(capsys: pytest.CaptureFixture[str]) -> None:
+def test_own_fails_where_costs_are_of_another_kind(capsys: pytest.CaptureFixture[str]) -> None:
+    class Uneven(StepCosts):
+        """Every second step takes ten times as long: nothing that is told of a step says so."""
+
+        steps = count()
+
+        def seconds(self, step: StepShape) -> float:
+            return super().seconds(step) * (10 if next(self.steps) % 2 else 1)
+
+    clock = VirtualClock()
+    assert judged("--share", "0.6", clock=clock, loaded=bare(clock, Uneven())) == 1
+    assert "BEYOND" in capsys.readouterr().out
+
+
+def test_own_holds_where_the_machine_becomes_slower_meanwhile(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     class Slowing(StepCosts):
         """Slower by the second."""
 
-        def seconds(self, step):  # type: ignore[no-untyped-def]
-            return super().seconds(step) * (1 + clock.now() / 60)
+        def seconds(self, step: StepShape) -> float:
+            return super().seconds(step) * (1 + clock.now() / 600)
 
     clock = VirtualClock()
-    assert judged("--share", "0.6", clock=clock, loaded=bare(clock, Slowing())) == 1
-    assert "BEYOND" in capsys.readouterr().out
+    judged("--share", "0.5", "--json", clock=clock, loaded=bare(clock, Slowing()))
+    figures = json.loads(capsys.readouterr().out)["loads"][0]["figures"]
+    assert abs(figures["tpot_p50"]["error_percent"]) < 5

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from headway.assembly import kv_bytes_per_block
 from headway.errors import ConfigError
 from headway.executors.cpu import CpuExecutor
 from headway.testing.tiny_models import tiny_checkpoint, tiny_config
@@ -63,7 +64,9 @@ from headway.core.sampling import SamplingParams
 from headway.executors.cpu import CpuExecutor
 from headway.testing.tiny_models import tiny_checkpoint, tiny_config
 
-executor = CpuExecutor(tiny_checkpoint(tiny_config()), num_blocks=40, block_size=16, num_threads=3)
+executor = CpuExecutor(
+    tiny_checkpoint(tiny_config()), num_blocks=20_000, block_size=16, num_threads=3
+)
 one = SequenceId(0)
 new = NewSequence(one, RequestId("a"), 0, tuple(range(90)), SamplingParams(max_tokens=2))
 plan = StepPlan(0, (Slice(one, 0, 90, True),), (new,), (TableUpdate(one, 0, tuple(range(10))),))
@@ -85,6 +88,58 @@ def test_a_forked_process_computes_alone_and_ends() -> None:
     assert done.returncode == 0, done.stderr
     child, parent = done.stdout.split()
     assert child == parent
+
+
+RESIDENT = """
+import mmap
+import sys
+from headway.core.plan import NewSequence, RequestId, SequenceId, Slice, StepPlan, TableUpdate
+from headway.core.sampling import SamplingParams
+from headway.executors.cpu import CpuExecutor
+from headway.testing.tiny_models import tiny_checkpoint, tiny_config
+
+MADV_POPULATE_WRITE = 23
+try:
+    mmap.mmap(-1, mmap.PAGESIZE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS).madvise(MADV_POPULATE_WRITE)
+except OSError:
+    sys.exit("this system gives no memory ahead of its use")
+
+def resident_bytes():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * mmap.PAGESIZE
+
+one = SequenceId(0)
+new = NewSequence(one, RequestId("a"), 0, tuple(range(90)), SamplingParams(max_tokens=9))
+blocks = TableUpdate(one, 0, tuple(range(10)))
+for is_made_resident in (False, True):
+    executor = CpuExecutor(
+        tiny_checkpoint(tiny_config(num_layers=3)), num_blocks=NUM_BLOCKS, block_size=16
+    )
+    plan = StepPlan(0, (Slice(one, 0, 90, True),), (new,), (blocks,))
+    tokens = [executor.run(plan).tokens[one].token_id]
+    if is_made_resident:
+        executor.make_resident()
+        print(resident_bytes())
+    for n in range(4):
+        plan = StepPlan(n + 1, (Slice(one, 90 + n, 1, True),))
+        tokens.append(executor.run(plan).tokens[one].token_id)
+    print(tokens)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux gives memory ahead of its use")
+def test_all_memory_can_be_had_at_once_and_nothing_in_it_changes() -> None:
+    config = tiny_config(num_layers=3)
+    num_blocks = 30_000
+    pool_bytes = num_blocks * kv_bytes_per_block(config, 16, "bfloat16")
+    code = RESIDENT.replace("NUM_BLOCKS", str(num_blocks))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    if "ahead of its use" in done.stderr:
+        pytest.skip(done.stderr)
+    assert done.returncode == 0, done.stderr
+    plain, resident_bytes, resident = done.stdout.splitlines()
+    assert plain == resident
+    assert int(resident_bytes) > pool_bytes > 16 << 20
 
 
 STACK = """

@@ -28,23 +28,60 @@ def test_a_step_that_spans_windows_is_slowed_by_each() -> None:
     assert costs.seconds(DECODE) == pytest.approx(0.015 + 2 * 0.005)
 
 
-@given(st.lists(st.floats(0.001, 0.4), min_size=1, max_size=300))
-@example([0.25, *[0.125] * 5, 0.09375, 0.03125, 0.0625, 0.25, 0.25])
-def test_what_was_seen_is_played_again_in_the_same_time(measured: list[float]) -> None:
+def slow_for(steps: int, factor: float, of: int = 400) -> Interference:
+    """Return what is seen where the middle ``steps`` of so many took longer."""
+    before = (of - steps) // 2
+    measured = [0.02] * before + [0.02 * factor] * steps + [0.02] * (of - before - steps)
     found = interference_of([(0.02, each) for each in measured])
+    assert found is not None
+    return found
+
+
+@given(st.lists(st.floats(0.005, 0.1), min_size=1, max_size=300))
+@example([0.25, *[0.125] * 5, 0.09375, 0.03125, 0.0625, 0.25, 0.25])
+def test_every_window_has_a_factor_between_the_least_and_the_most_seen(
+    measured: list[float],
+) -> None:
+    found = interference_of([(0.02, each) for each in measured])
+    num_windows = int(sum(measured) / 0.05 + 1e-9)
     if found is None:
-        assert sum(measured) < 0.05
+        assert sum(measured) < 0.05 + 1e-9
         return
-    covered_s = found.window_s * len(found.factors)
+    assert abs(len(found.factors) - num_windows) <= 1
+    ratios = [each / 0.02 for each in measured]
+    assert min(found.factors) >= max(min(ratios), 0.2) - 0.001
+    assert max(found.factors) <= max(ratios) + 0.001
+
+
+def test_a_machine_that_became_slower_stays_slower() -> None:
+    found = slow_for(steps=200, factor=1.2)
+    start, middle = found.factors[5], found.factors[len(found.factors) // 2]
+    assert start == pytest.approx(1.0, abs=0.01)
+    assert middle == pytest.approx(1.2, abs=0.01)
+
+
+def test_a_moment_that_stands_out_is_kept_as_it_was() -> None:
+    found = slow_for(steps=5, factor=2.0)
+    slow = [each for each in found.factors if each > 1.5]
+    assert 2 <= len(slow) <= 5
+    assert max(found.factors) == pytest.approx(2.0, abs=0.1)
+
+
+def test_what_a_fit_misses_by_the_kind_of_step_is_no_matter_of_the_moment() -> None:
+    """Long steps are 5 % quicker than expected, and short ones slower; both come all the time."""
+    steps = [(0.1, 0.095), *[(0.01, 0.0105)] * 10] * 100
+    found = interference_of(steps)
+    assert found is not None
+    inner = found.factors[20:-20]
+    assert max(inner) - min(inner) < 0.02
+
+
+def test_the_same_work_takes_the_same_time_again() -> None:
+    measured = [0.02 * (1.0 + 0.3 * (n // 100 % 2)) for n in range(1000)]
+    found = interference_of([(0.02, each) for each in measured])
+    assert found is not None
     costs = Interfered(STEADY, found)
-    num_steps = 0
-    simulated_s = 0.0
-    while simulated_s < covered_s and num_steps < len(measured):
-        simulated_s += costs.seconds(DECODE)
-        num_steps += 1
-    real_s = sum(measured[:num_steps])
-    # a factor is of whole windows, and at least a fifth
-    assert simulated_s == pytest.approx(real_s, abs=0.1 + 0.02 * 0.2 * num_steps + max(measured))
+    assert sum(costs.seconds(DECODE) for _ in measured) == pytest.approx(sum(measured), rel=0.01)
 
 
 def test_engines_begin_at_places_of_their_own() -> None:

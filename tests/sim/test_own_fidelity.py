@@ -5,15 +5,17 @@ Its clock is virtual, so that a minute of load takes no time, and its costs are 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, islice
+from math import sin
 from random import Random
 
 import pytest
 
 from headway.core.config import SchedulerConfig
 from headway.core.limits import SchedulerLimits
+from headway.core.plan import StepPlan, StepResult
 from headway.engine.clock import VirtualClock
 from headway.executors.simulated import SimulatedExecutor
 from headway.profiles.errors import ProfileError
@@ -23,6 +25,9 @@ from headway.profiles.shape import Chunk, StepCost, StepShape
 from headway.sim.calibration import Calibration, calibrate, passes
 from headway.sim.live import LiveEngine
 from headway.sim.own import LoadVerdict, judge, saturating_rate
+from headway.sim.own_engine import OwnEngine
+from headway.sim.records import RequestRecord
+from headway.sim.sharing import Stopwatch, half_of, in_turn
 from headway.workload import Arrival, poisson_arrivals
 
 LIMITS = SchedulerLimits(
@@ -48,12 +53,15 @@ class Truth:
         )
 
 
-def engine(cost: StepCost) -> LiveEngine:
-    clock = VirtualClock()
-    executor = SimulatedExecutor(
+def executor_of(cost: StepCost, clock: VirtualClock) -> SimulatedExecutor:
+    return SimulatedExecutor(
         cost, clock, num_blocks=LIMITS.num_blocks, block_size=16, vocab_size=100
     )
-    return LiveEngine(CONFIG, executor, clock, vocab_size=100)
+
+
+def engine(cost: StepCost, config: SchedulerConfig = CONFIG) -> LiveEngine:
+    clock = VirtualClock()
+    return LiveEngine(config, executor_of(cost, clock), clock, vocab_size=100)
 
 
 def calibrated(live: LiveEngine, most_s: float = 60.0) -> Calibration:
@@ -120,54 +128,142 @@ def test_a_live_engine_can_run_again() -> None:
 # ------------------------------------------------------------------ the check
 
 
-def lengths() -> list[Arrival]:
-    random = Random(3)
+def lengths(seed: int = 3) -> list[Arrival]:
+    random = Random(seed)
     return poisson_arrivals(
-        1.0, ((random.randint(20, 200), random.randint(5, 60)) for _ in range(1500)), Random(4)
+        1.0,
+        ((random.randint(20, 200), random.randint(5, 60)) for _ in range(1500)),
+        Random(seed + 1),
     )
 
 
-def judged(live: LiveEngine, profile: Callable[[], Profile]) -> tuple[LoadVerdict, ...]:
+def own_engine(cost: StepCost, clock: VirtualClock | None = None) -> OwnEngine:
+    clock = clock or VirtualClock()
+    executor = executor_of(cost, clock)
+    return OwnEngine(executor, CONFIG, clock, name="test", vocab_size=100, longest=600)
+
+
+def judged(
+    own: OwnEngine, seen: Callable[[Profile], Profile] = lambda profile: profile
+) -> tuple[LoadVerdict, ...]:
+    def measure(
+        arrivals: Sequence[Arrival], others: Sequence[Arrival]
+    ) -> tuple[Sequence[RequestRecord], Profile]:
+        records, profile = own.measure(arrivals, others)
+        return records, seen(profile)
+
     return judge(
-        CONFIG, lengths(), calibrate=profile, measure=live.run, repetitions=3, duration_s=40.0
+        own.config,
+        lengths(),
+        calibrate=lambda: own.calibrate(60.0),
+        measure=measure,
+        repetitions=3,
+        duration_s=40.0,
     )
 
 
 def test_an_engine_that_is_as_calibrated_passes() -> None:
-    live = engine(Truth())
-    half, most = judged(live, lambda: calibrated(live).profile)
+    half, most = judged(own_engine(Truth()))
     assert (half.share, most.share) == (0.5, 0.9)
     assert half.rate == pytest.approx(most.rate * 5 / 9)
     assert all(row.holds for each in (half, most) for row in each.rows)
     assert {row.figure.key for row in half.rows} >= {"ttft_p99", "tpot_p50", "output_throughput"}
 
 
-def test_an_engine_that_became_slower_fails() -> None:
-    cost = Truth()
-    live = engine(cost)
+def test_an_engine_that_is_slower_than_calibrated_fails() -> None:
+    def as_if_quicker(profile: Profile) -> Profile:
+        device = profile.device
+        assert isinstance(device, FittedCosts)
+        costs_s = {name: cost / 1.2 for name, cost in device.costs_s.items()}
+        return replace(profile, device=replace(device, costs_s=costs_s))
 
-    def calibrate_and_slow_down() -> Profile:
-        cost.factor = 1.0
-        profile = calibrated(live).profile
-        cost.factor = 1.2
-        return profile
-
-    verdicts = judged(live, calibrate_and_slow_down)
+    verdicts = judged(own_engine(Truth()), as_if_quicker)
     assert not all(row.holds for each in verdicts for row in each.rows)
 
 
+def test_a_machine_whose_speed_wanders_is_judged_as_it_was() -> None:
+    clock = VirtualClock()
+
+    class Wandering(Truth):
+        """A third slower and a third faster, by turns of some seconds."""
+
+        def seconds(self, shape: StepShape) -> float:
+            return super().seconds(shape) * (1 + sin(clock.now() / 3) / 3)
+
+    half, _ = judged(own_engine(Wandering(), clock))
+    errors = {row.figure.key: row.error for row in half.rows}
+    assert abs(errors["tpot_p50"]) < 5
+    assert abs(errors["ttft_p50"]) < 5
+
+
 def test_the_spread_is_that_of_the_real_runs() -> None:
-    cost, factors = Truth(), iter((0.9, 1.0, 1.1))
-    live = engine(cost)
+    cost, factors = Truth(), iter((0.9, 0.9, 1.0, 1.0, 1.1, 1.1))
+    own = own_engine(cost)
 
-    def another_speed() -> Profile:
+    def another_speed(profile: Profile) -> Profile:
         cost.factor = next(factors)
-        return calibrated(live).profile
+        return profile
 
-    half, _ = judged(live, another_speed)
+    half, _ = judged(own, another_speed)
     tpot = next(row for row in half.rows if row.figure.key == "tpot_p50")
     assert tpot.spread > 15
     assert tpot.holds
+
+
+# ------------------------------------------------------------------ taking turns
+
+
+def test_each_side_of_an_executor_has_blocks_and_sequences_of_its_own() -> None:
+    seen: list[StepPlan] = []
+    clock = VirtualClock()
+    executor = executor_of(Truth(), clock)
+
+    class Watched:
+        def run(self, plan: StepPlan) -> StepResult:
+            seen.append(plan)
+            return executor.run(plan)
+
+    own = OwnEngine(Watched(), CONFIG, clock, name="test", vocab_size=100, longest=600)
+    records, _ = own.measure(lengths()[:30], lengths(5))
+    assert all(each.is_finished for each in records)
+    blocks: dict[int, set[int]] = {0: set(), 1: set()}
+    for plan in seen:
+        for update in plan.table_updates:
+            blocks[update.sequence_id % 2].update(update.block_ids)
+    assert blocks[0]
+    assert blocks[1]
+    assert max(blocks[0]) < LIMITS.num_blocks // 2 <= min(blocks[1])
+    assert [plan.step_id for plan in seen] == list(range(1, len(seen) + 1))
+
+
+def test_a_run_does_not_feel_the_turns_of_the_calibration() -> None:
+    arrivals = lengths()[:60]
+    records, profile = own_engine(Truth()).measure(arrivals, lengths(5))
+    alone = engine(Truth(), replace(CONFIG, limits=half_of(LIMITS))).run(arrivals)
+    assert [each.token_times[-1] for each in records] == pytest.approx(
+        [each.token_times[-1] for each in alone]
+    )
+    assert "in between" in profile.source
+
+
+def test_both_have_the_same_time() -> None:
+    clock = VirtualClock()
+    first, second = Stopwatch(clock), Stopwatch(clock)
+
+    def turning(step_s: float, number: int) -> Iterator[float]:
+        for _ in range(number):
+            clock.sleep(step_s)
+            yield step_s
+
+    in_turn(turning(0.5, 20), first, turning(0.125, 1000), second)
+    assert first.now() == pytest.approx(10.0)
+    assert second.now() == pytest.approx(10.0)
+    assert clock.now() == pytest.approx(20.0)
+    clock.sleep(1.0)
+    assert first.now() == pytest.approx(10.0)
+
+
+# ------------------------------------------------------------------ saturation
 
 
 def test_saturation_does_not_depend_on_the_queue() -> None:

@@ -1,4 +1,4 @@
-"""``headway fidelity own``: the engine on this machine, calibrated, run and simulated in turn."""
+"""``headway fidelity own``: the engine on this machine, run while calibrated, and simulated."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from headway.errors import UsageError
 if TYPE_CHECKING:
     from headway.assembly import Bare
     from headway.engine.clock import Clock
-    from headway.profiles.profile import Profile
     from headway.sim.own import LoadVerdict, Row
     from headway.workload import Arrival
 
@@ -45,7 +44,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=float,
         metavar="S",
         default=60.0,
-        help="of each calibration (default: 60)",
+        help="of the calibration that fixes the rates (default: 60)",
     )
     parser.add_argument(
         "--prompt-tokens",
@@ -96,26 +95,24 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _judge(args: argparse.Namespace, bare: Bare, clock: Clock) -> tuple[LoadVerdict, ...]:
-    from headway.sim.calibration import calibrate
-    from headway.sim.live import LiveEngine
     from headway.sim.own import judge
+    from headway.sim.own_engine import OwnEngine
     from headway.sim.requests import longest_of
 
     lengths = _lengths(args)
-    engine = LiveEngine(bare.config, bare.executor, clock, vocab_size=bare.vocab_size)
-    longest = longest_of(lengths, bare.config.limits)
-
-    def measured() -> Profile:
-        found = calibrate(
-            engine, bare.config.limits, name=bare.name, most_s=args.calibrate_s, longest=longest
-        )
-        return found.profile
-
-    verdicts = judge(
+    engine = OwnEngine(
+        bare.executor,
         bare.config,
+        clock,
+        name=bare.name,
+        vocab_size=bare.vocab_size,
+        longest=longest_of(lengths, bare.config.limits),
+    )
+    verdicts = judge(
+        engine.config,
         lengths,
-        calibrate=measured,
-        measure=engine.run,
+        calibrate=lambda: engine.calibrate(args.calibrate_s),
+        measure=engine.measure,
         shares=args.share or (0.5, 0.9),
         repetitions=args.repetitions,
         duration_s=args.duration_s,
@@ -144,7 +141,10 @@ def _print(verdict: LoadVerdict) -> None:
         f"\n{100 * verdict.share:g} % of saturation: {verdict.rate:.3g} requests/s, "
         f"{verdict.num_requests} requests, medians of {len(verdict.rows[0].real)}"
     )
-    header = ("figure", "unit", "real", "from", "to", "simulated", "from", "to", "error %", "")
+    header = (
+        *("figure", "unit", "real", "from", "to", "simulated", "from", "to"),
+        *("error %", "from", "to", ""),
+    )
     print_rows([header, *map(_cells, verdict.rows)], indent="  ")
 
 
@@ -161,7 +161,7 @@ def _cells(row: Row) -> tuple[str, ...]:
         row.figure.title,
         unit,
         *values,
-        f"{row.error:+.1f}",
+        *(f"{each:+.1f}" for each in (row.error, min(row.errors), max(row.errors))),
         "" if row.holds else "BEYOND",
     )
 
@@ -178,6 +178,7 @@ def _as_json(verdict: LoadVerdict) -> dict[str, Any]:
                 "real": list(row.real),
                 "simulated": list(row.simulated),
                 "error_percent": row.error,
+                "errors_percent": row.errors,
                 "spread_percent": row.spread,
                 "bound_percent": BOUND,
                 "holds": row.holds,

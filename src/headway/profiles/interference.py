@@ -18,6 +18,9 @@ _APART = 997
 """Windows between the starts of two engines: a prime, so that few begin alike."""
 _MOST_WINDOWS = 12_000
 """Ten minutes: the last of a longer log."""
+_NOTICEABLE = 0.25
+_AROUND = 20
+"""Windows before one and after it: a second each."""
 _LEAST = 0.2
 """No machine is five times as fast as itself: less is an error of the fit."""
 
@@ -37,21 +40,39 @@ class Interference:
 def interference_of(seconds: Iterable[tuple[float, float]]) -> Interference | None:
     """Return what steps tell by their expected and measured times, in order; None without a window.
 
-    The factor of a window is the measured time of the steps in it over the expected one, so the
-    times add up.
+    The factor of a window is the measured time of the steps in it over the expected one. Only where
+    that stands out is it the window's own: else it is that of the seconds around it, since a fit
+    errs by the kind of step, and these have steps of all kinds.
     """
-    factors: list[float] = []
+    expected = [0.0]  # of all windows so far
     expected_s = measured_s = 0.0
-    for expected, measured in seconds:
-        expected_s += expected
-        measured_s += measured
+    for expected_step_s, measured_step_s in seconds:
+        expected_s += expected_step_s
+        measured_s += measured_step_s
         num_windows = int(measured_s / _WINDOW_S)
         if num_windows:
-            factor = measured_s / expected_s
-            factors += [max(round(factor, 3), _LEAST)] * num_windows
+            per_window_s = _WINDOW_S * expected_s / measured_s
+            expected += [expected[-1] + n * per_window_s for n in range(1, num_windows + 1)]
             measured_s -= num_windows * _WINDOW_S  # what is left begins the next window
-            expected_s = measured_s / factor
-    return Interference(_WINDOW_S, factors[-_MOST_WINDOWS:]) if factors else None
+            expected_s -= num_windows * per_window_s
+    factors = _factors(expected[-_MOST_WINDOWS - 1 :])
+    return Interference(_WINDOW_S, factors) if factors else None
+
+
+def _factors(expected: Sequence[float]) -> list[float]:
+    """Return the factor of each window, from what was expected until the end of each."""
+    last = len(expected) - 1
+    found = []
+    for number in range(last):
+        first, end = max(number - _AROUND, 0), min(number + 1 + _AROUND, last)
+        around = _factor(end - first, expected[end] - expected[first])
+        own = _factor(1, expected[number + 1] - expected[number])
+        found.append(own if abs(own / around - 1) > _NOTICEABLE else around)
+    return found
+
+
+def _factor(num_windows: int, expected_s: float) -> float:
+    return max(round(num_windows * _WINDOW_S / expected_s, 3), _LEAST)
 
 
 class Interfered:

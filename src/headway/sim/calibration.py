@@ -18,10 +18,12 @@ from headway.profiles.features import ObservedStep
 from headway.profiles.fitted import fit_device, fit_host
 from headway.profiles.interference import interference_of
 from headway.profiles.profile import Profile
-from headway.sim.live import LiveEngine
+from headway.sim.live import LiveEngine, Steps
 from headway.workload import Arrival
 
 _WARM_UP_TOKENS = 8
+_DECODES = 1024
+"""Tokens of a round at most, but for 32 a sequence: steps of few sequences are short, so many."""
 _FINENESS = (4, 2, 1)
 """Of the first passes: each so many-th batch size."""
 
@@ -32,8 +34,8 @@ class Round:
 
     Attributes:
         num_requests: that come at once.
-        prompt_tokens: of each.
-        output_tokens: of each; the last of them has a quarter more, so that the batch thins out.
+        prompt_tokens: of each at most, and at least half as many: as in life, no two are alike.
+        output_tokens: likewise, so that the batch thins out.
         late_prompts: prompts of requests that come one after the other meanwhile, for mixed steps.
     """
 
@@ -84,25 +86,47 @@ def calibrate(
     """
     now = engine.clock.now
     began_s = now()
-    engine.run([Arrival(at_s=0.0, prompt_tokens=_WARM_UP_TOKENS, output_tokens=_WARM_UP_TOKENS)])
-    engine.step_log.steps.clear()
-    num_whole = 0
-    for each_pass in passes(limits, longest):
-        for each in each_pass:
-            tell(f"{each.num_requests} requests, prompts of {each.prompt_tokens} tokens")
-            engine.run(_arrivals(each), lambda: now() - began_s >= most_s)
-            if now() - began_s >= most_s:
-                break
-        else:
-            num_whole += 1
-            continue
-        break
-    steps = engine.step_log.steps
+    rounds = Rounds(engine, limits, longest, tell)
+    steps = rounds.steps()
+    while now() - began_s < most_s:
+        next(steps)
+    steps.close()
     seconds = now() - began_s
-    source = f"calibrated on {len(steps)} steps in {seconds:.0f} s"
-    return Calibration(
-        profile_of(steps, name, source), len(steps), seconds, num_whole >= len(_FINENESS)
-    )
+    log = engine.step_log.steps
+    source = f"calibrated on {len(log)} steps in {seconds:.0f} s"
+    is_complete = rounds.num_passes >= len(_FINENESS)
+    return Calibration(profile_of(log, name, source), len(log), seconds, is_complete)
+
+
+class Rounds:
+    """What is run to calibrate, without end, by an engine whose step log it fills from the start.
+
+    Attributes:
+        num_passes: that were run from their beginning to their end.
+    """
+
+    def __init__(
+        self,
+        engine: LiveEngine,
+        limits: SchedulerLimits,
+        longest: int,
+        tell: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._engine = engine
+        self._passes = passes(limits, longest)
+        self._tell = tell
+        self.num_passes = 0
+
+    def steps(self) -> Steps:
+        """Yield the seconds of each step."""
+        warm_up = Arrival(at_s=0.0, prompt_tokens=_WARM_UP_TOKENS, output_tokens=_WARM_UP_TOKENS)
+        self._engine.run([warm_up])
+        self._engine.step_log.steps.clear()
+        for each_pass in self._passes:
+            for each in each_pass:
+                self._tell(f"{each.num_requests} requests, prompts of {each.prompt_tokens} tokens")
+                yield from self._engine.begin(_arrivals(each))[1]
+            self.num_passes += 1
 
 
 def profile_of(steps: Sequence[ObservedStep], name: str, source: str) -> Profile:
@@ -133,8 +157,9 @@ def passes(limits: SchedulerLimits, longest: int) -> Iterator[list[Round]]:
         found = []
         for place, batch in enumerate(batches[::fineness]):
             prompt = lengths[(place * 5 + 2 * number + 4) % len(lengths)]
-            prompt = max(min(prompt, room // batch - 40), 8)
-            output = max(min(longest - prompt, 32), 2)
+            share = min(room // batch, longest)
+            prompt = max(min(prompt, share - 40), 8)
+            output = max(min(share - prompt, max(_DECODES // batch, 32), 192), 2)
             late = tuple(lengths[(place + number + n) % len(lengths)] for n in range(2))
             found.append(Round(batch, prompt, output, late if batch < most else ()))
         yield found
@@ -154,8 +179,8 @@ def _arrivals(each: Round) -> list[Arrival]:
     together = [
         Arrival(
             at_s=0.0,
-            prompt_tokens=each.prompt_tokens,
-            output_tokens=random.randint(max(each.output_tokens // 2, 1), each.output_tokens),
+            prompt_tokens=_half_to_all(each.prompt_tokens, random),
+            output_tokens=_half_to_all(each.output_tokens, random),
         )
         for _ in range(each.num_requests)
     ]
@@ -164,3 +189,7 @@ def _arrivals(each: Round) -> list[Arrival]:
         for number, prompt in enumerate(each.late_prompts, 1)
     ]
     return together + later
+
+
+def _half_to_all(most: int, random: Random) -> int:
+    return random.randint(max(most // 2, 1), most)

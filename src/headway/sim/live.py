@@ -5,7 +5,7 @@ What a simulation of it is held against.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from math import inf
 from random import Random
 
@@ -23,6 +23,8 @@ from headway.sim.recorder import Recorder
 from headway.sim.records import RequestRecord
 from headway.sim.step_recorder import StepRecorder
 from headway.workload import Arrival
+
+Steps = Generator[float, None, None]
 
 _LEAST_WAIT_S = 1e-6
 """A difference of two moments may be rounded to nothing, and a wait for it would never end."""
@@ -65,46 +67,69 @@ class LiveEngine:
     ) -> list[RequestRecord]:
         """Serve arrivals at their times, from now on, until all have ended.
 
-        ``stop``, asked after each step, ends it before; what runs then is cancelled. Moments of the
-        records are seconds from the begin.
+        ``stop``, asked before each step, ends it before; what runs then is cancelled. Moments of
+        the records are seconds from the begin.
+        """
+        records, steps = self.begin(arrivals)
+        while not stop() and next(steps, None) is not None:
+            pass
+        steps.close()
+        return records
+
+    def begin(self, arrivals: Sequence[Arrival]) -> tuple[list[RequestRecord], Steps]:
+        """Return the records of a run that is to begin, and the run, which fills them.
+
+        It yields the seconds of each step that was computed. Whoever closes it cancels what runs.
         """
         first = self._num_requests
         self._num_requests += len(arrivals)
+        records: list[RequestRecord] = []
+        return records, self._steps(arrivals, first, records)
+
+    def _steps(
+        self, arrivals: Sequence[Arrival], first: int, records: list[RequestRecord]
+    ) -> Steps:
         requests = [self._request(first + n, each) for n, each in enumerate(arrivals)]
         recorder = self._watch.begin(arrivals, first, self.clock.now())
-        self._serve(arrivals, requests, stop)
-        for request in requests:
-            self._engine.cancel(request.request_id, "stopped")
-        return recorder.records
+        try:
+            yield from self._serve(arrivals, requests)
+        finally:
+            self.step_log.idle()
+            for request in requests:
+                self._engine.cancel(request.request_id, "stopped")
+            records += recorder.records
 
-    def _serve(
-        self, arrivals: Sequence[Arrival], requests: Sequence[Request], stop: Callable[[], bool]
-    ) -> None:
+    def _serve(self, arrivals: Sequence[Arrival], requests: Sequence[Request]) -> Steps:
         due_s = [self._watch.began_s + each.at_s for each in arrivals]
         due_s.append(inf)
         num_submitted = 0
-        while not stop():
+        while True:
             while due_s[num_submitted] <= self.clock.now():
                 self._engine.submit(requests[num_submitted])
                 num_submitted += 1
             outcome = self._engine.step()
             if outcome.error is not None:
                 raise outcome.error
-            if outcome.is_idle:
-                self.step_log.idle()
-                wake_s = inf if outcome.wake_at is None else outcome.wake_at
-                wake_s = min(due_s[num_submitted], wake_s)
-                if wake_s == inf:
-                    break
-                self.clock.sleep(max(wake_s - self.clock.now(), _LEAST_WAIT_S))
-        self.step_log.idle()
+            if not outcome.is_idle:
+                yield self.step_log.last_s
+                continue
+            self.step_log.idle()
+            wake_s = inf if outcome.wake_at is None else outcome.wake_at
+            wake_s = min(due_s[num_submitted], wake_s)
+            if wake_s == inf:
+                return
+            self.clock.sleep(max(wake_s - self.clock.now(), _LEAST_WAIT_S))
 
     def _request(self, number: int, arrival: Arrival) -> Request:
-        """Return a request whose answer has exactly its length."""
+        """Return a request whose answer has exactly its length.
+
+        It takes the best token each time: after tokens without sense all are about as likely, and a
+        draw from them would take far longer than one in a text.
+        """
         return Request(
             request_id=request_id_of(number),
             prompt_token_ids=tuple(self._prompt_of(number, arrival)),
-            sampling=SamplingParams(max_tokens=arrival.output_tokens),
+            sampling=SamplingParams(max_tokens=arrival.output_tokens, temperature=0.0),
             class_name=arrival.class_name,
             tenant=arrival.tenant,
             priority=arrival.priority,

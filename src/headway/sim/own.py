@@ -1,7 +1,8 @@
 """How true the simulation of one's own engine is: calibrated, run and simulated, several times.
 
-Nothing is fitted on the run that is judged: the profile is from the calibration before it, and the
-rates come from the simulator.
+A machine's speed wanders, so what is judged takes turns with what the costs are fitted to: requests
+of the same lengths that come in the opposite order. Nothing is fitted on the run that is judged,
+and the rates come from the simulator.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from headway.workload import Arrival, at_rate
 
 _CROWD = 1000
 BOUND = 5.0
-"""Percent by which the medians may differ."""
+"""Percent by which simulations may differ from their runs, in the median."""
 
 
 class Figure(NamedTuple):
@@ -44,16 +45,26 @@ Figures = Mapping[str, float]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One figure at one load: every repetition of both, their medians, and how far these differ."""
+    """One figure at one load: every repetition of both, and how far they differ.
+
+    A repetition's costs are of the same minute as its run, so what is compared is each simulation
+    with its own run.
+    """
 
     figure: Figure
     real: Sequence[float]
     simulated: Sequence[float]
 
     @property
+    def errors(self) -> list[float]:
+        """By how much each simulation differs from its run, in percent."""
+        pairs = zip(self.simulated, self.real, strict=True)
+        return [100 * (simulated / real - 1) for simulated, real in pairs]
+
+    @property
     def error(self) -> float:
-        """By how much the simulated median differs, in percent."""
-        return 100 * (median(self.simulated) / median(self.real) - 1)
+        """Return the median of these."""
+        return median(self.errors)
 
     @property
     def spread(self) -> float:
@@ -62,7 +73,7 @@ class Row:
 
     @property
     def holds(self) -> bool:
-        """Whether the medians are close enough."""
+        """Whether it is close enough."""
         return abs(self.error) <= BOUND
 
 
@@ -79,14 +90,14 @@ class LoadVerdict:
 @dataclass(slots=True)
 class _Load:
     share: float
+    rate: float
+    num_requests: int = 0
     real: list[Figures] = field(default_factory=list)
     simulated: list[Figures] = field(default_factory=list)
-    rate: float = 0.0
-    num_requests: int = 0
 
 
-Measure = Callable[[Sequence[Arrival]], Sequence[RequestRecord]]
-"""Runs a workload on the real engine."""
+Measure = Callable[[Sequence[Arrival], Sequence[Arrival]], tuple[Sequence[RequestRecord], Profile]]
+"""Runs the first workload on the real engine, and the second in turn with it, to fit costs to."""
 
 
 def judge(
@@ -100,33 +111,31 @@ def judge(
     duration_s: float = 60.0,
     tell: Callable[[str], None] = lambda _: None,
 ) -> tuple[LoadVerdict, ...]:
-    """Calibrate, run and simulate in turn, and compare the medians.
+    """Run, fitting in turn, and simulate, several times, and compare.
 
-    The rates are fixed by the first calibration. Each repetition is of the same requests at the
+    The rates are fixed by a calibration before. Each repetition is of the same requests at the
     same times.
 
     Args:
         config: of both schedulers.
         lengths: a workload of any pace, long enough for the duration at the highest rate.
         calibrate: measures the real engine, which is at rest.
-        measure: runs a workload on it.
+        measure: runs a workload on it, and one to fit to in turn with it.
         shares: of the rate that saturates it.
         repetitions: how often.
         duration_s: of each run.
         tell: hears of the progress.
     """
-    loads = [_Load(share) for share in shares]
-    saturation = 0.0
+    tell("calibrating, to find the rate that saturates")
+    saturation = saturating_rate(config, lengths, calibrate())
+    loads = [_Load(share, share * saturation) for share in shares]
     for number in range(1, repetitions + 1):
-        tell(f"{number} of {repetitions}: calibrating")
-        profile = calibrate()
-        saturation = saturation or saturating_rate(config, lengths, profile)
         for load in loads:
-            load.rate = load.share * saturation
             arrivals = _paced(lengths, load.rate, duration_s)
             load.num_requests = len(arrivals)
             tell(f"{number} of {repetitions}: {load.rate:.3g} requests/s, {len(arrivals)} of them")
-            load.real.append(figures(measure(arrivals)))
+            records, profile = measure(arrivals, _backwards(arrivals))
+            load.real.append(figures(records))
             load.simulated.append(figures(run_simulated(config, arrivals, profile)))
     return tuple(_verdict(load) for load in loads)
 
@@ -178,6 +187,11 @@ def _paced(lengths: Sequence[Arrival], rate: float, duration_s: float) -> list[A
     """Return the workload at a rate, as far as it comes within the duration."""
     paced = at_rate(lengths, rate)
     return [_exact(each, each.at_s) for each in paced if each.at_s < duration_s]
+
+
+def _backwards(arrivals: Sequence[Arrival]) -> list[Arrival]:
+    end_s = arrivals[-1].at_s
+    return [replace(each, at_s=end_s - each.at_s) for each in reversed(arrivals)]
 
 
 def _exact(arrival: Arrival, at_s: float) -> Arrival:

@@ -18,6 +18,7 @@ class StepRecorder:
 
     Attributes:
         steps: what was measured, in order.
+        last_s: what the last step took, however it ended.
     """
 
     def __init__(self, inner: Executor, now: Callable[[], float]) -> None:
@@ -25,15 +26,17 @@ class StepRecorder:
         self._now = now
         self._free_since: float | None = None
         self.steps: list[ObservedStep] = []
+        self.last_s = 0.0
 
     def run(self, plan: StepPlan) -> StepResult:
         """Run the plan and note how long it took."""
         began = self._now()
         result = self._inner.run(plan)
         ended = self._now()
+        self.last_s = ended - began
         if not result.failures:
             host_s = 0.0 if self._free_since is None else began - self._free_since
-            self.steps.append(ObservedStep(StepShape.of_plan(plan), ended - began, host_s))
+            self.steps.append(ObservedStep(StepShape.of_plan(plan), self.last_s, host_s))
         self._free_since = ended
         return result
 

@@ -1,0 +1,74 @@
+"""The engine on this machine as it is judged: two workloads take turns on it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import replace
+
+from headway.core.config import SchedulerConfig
+from headway.core.ports import Executor
+from headway.engine.clock import Clock
+from headway.profiles.profile import Profile
+from headway.sim.calibration import calibrate, profile_of
+from headway.sim.live import LiveEngine, Steps
+from headway.sim.records import RequestRecord
+from headway.sim.sharing import Stopwatch, half_of, halves, in_turn
+from headway.workload import Arrival
+
+
+class OwnEngine:
+    """A real executor, for what is run and what is fitted to, each with half of the blocks.
+
+    Attributes:
+        config: of either's scheduler.
+    """
+
+    def __init__(
+        self,
+        executor: Executor,
+        config: SchedulerConfig,
+        clock: Clock,
+        *,
+        name: str,
+        vocab_size: int,
+        longest: int,
+    ) -> None:
+        """Make both; ``longest`` is of the sequences to calibrate with, in tokens."""
+        self.config = replace(config, limits=half_of(config.limits))
+        first, second = halves(executor, config.limits)
+        self._name = name
+        self._longest = longest
+        self._clock, self._calibration_clock = Stopwatch(clock), Stopwatch(clock)
+        self._run = LiveEngine(self.config, first, self._clock, vocab_size=vocab_size)
+        self._calibration = LiveEngine(
+            self.config, second, self._calibration_clock, vocab_size=vocab_size, seed=1
+        )
+
+    def calibrate(self, most_s: float) -> Profile:
+        """Calibrate alone, for about so long."""
+        self._calibration_clock.start()
+        found = calibrate(
+            self._calibration,
+            self.config.limits,
+            name=self._name,
+            most_s=most_s,
+            longest=self._longest,
+        )
+        self._calibration_clock.stop()
+        return found.profile
+
+    def measure(
+        self, arrivals: Sequence[Arrival], others: Sequence[Arrival]
+    ) -> tuple[Sequence[RequestRecord], Profile]:
+        """Run a workload, and in turn with it another one, which the profile is fitted to."""
+        log = self._calibration.step_log.steps
+        log.clear()
+        records, steps = self._run.begin(arrivals)
+        with closing(self._again_and_again(others)) as fitting:
+            in_turn(steps, self._clock, fitting, self._calibration_clock)
+        return records, profile_of(log, self._name, f"fitted to {len(log)} steps in between")
+
+    def _again_and_again(self, arrivals: Sequence[Arrival]) -> Steps:
+        while True:
+            yield from self._calibration.begin(arrivals)[1]

@@ -1,0 +1,146 @@
+"""Two engines that take turns on one executor, each with sequences, blocks and a clock of its own.
+
+What one of them measures is then of the same machine as what the other one runs, however that
+machine's speed wanders, and of other steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import count
+
+from headway.core.limits import SchedulerLimits
+from headway.core.plan import BlockMove, SequenceId, StepPlan, StepResult
+from headway.core.ports import Executor
+from headway.engine.clock import Clock
+
+_TURN_S = 0.1
+"""Of steps: a machine's speed wanders within seconds, and what lies in the caches within steps."""
+
+
+def half_of(limits: SchedulerLimits) -> SchedulerLimits:
+    """Return limits with half of the blocks."""
+    return replace(
+        limits, num_blocks=limits.num_blocks // 2, num_swap_blocks=limits.num_swap_blocks // 2
+    )
+
+
+def halves(executor: Executor, limits: SchedulerLimits) -> tuple[Executor, Executor]:
+    """Return the executor twice, each with the blocks of ``half_of(limits)``."""
+    half, step_ids = half_of(limits), count(1)
+    return (
+        _Half(executor, step_ids, 0, 0, 0),
+        _Half(executor, step_ids, 1, half.num_blocks, half.num_swap_blocks),
+    )
+
+
+class _Half:
+    """Gives plans ids that the other half does not use: every second sequence, other blocks."""
+
+    def __init__(
+        self,
+        inner: Executor,
+        step_ids: Iterator[int],
+        which: int,
+        first_block: int,
+        first_swap_block: int,
+    ) -> None:
+        self._inner = inner
+        self._step_ids = step_ids
+        self._which = which
+        self._first = first_block
+        self._first_swap = first_swap_block
+
+    def run(self, plan: StepPlan) -> StepResult:
+        """Run the plan, and return its result under the ids that it came with."""
+        result = self._inner.run(self._moved(plan))
+        return replace(
+            result,
+            step_id=plan.step_id,
+            tokens={self._ours(each): token for each, token in result.tokens.items()},
+            failures={self._ours(each): text for each, text in result.failures.items()},
+        )
+
+    def _moved(self, plan: StepPlan) -> StepPlan:
+        first, swap, theirs = self._first, self._first_swap, self._theirs
+        return replace(
+            plan,
+            step_id=next(self._step_ids),
+            slices=tuple(s._replace(sequence_id=theirs(s.sequence_id)) for s in plan.slices),
+            new_sequences=tuple(
+                replace(new, sequence_id=theirs(new.sequence_id)) for new in plan.new_sequences
+            ),
+            table_updates=tuple(
+                replace(
+                    update,
+                    sequence_id=theirs(update.sequence_id),
+                    block_ids=tuple(first + block for block in update.block_ids),
+                )
+                for update in plan.table_updates
+            ),
+            released=tuple(map(theirs, plan.released)),
+            swap_out=_moves(plan.swap_out, first, swap),
+            copies=_moves(plan.copies, first, first),
+            swap_in=_moves(plan.swap_in, swap, first),
+        )
+
+    def _theirs(self, ours: SequenceId) -> SequenceId:
+        return SequenceId(2 * ours + self._which)
+
+    @staticmethod
+    def _ours(theirs: SequenceId) -> SequenceId:
+        return SequenceId(theirs // 2)
+
+
+def _moves(moves: tuple[BlockMove, ...], source: int, target: int) -> tuple[BlockMove, ...]:
+    return tuple(BlockMove(source + each.source, target + each.target) for each in moves)
+
+
+class Stopwatch:
+    """Implements :class:`Clock`: the time of another clock while it isn't stopped, from 0 on."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._began_s: float | None = None
+        self._passed_s = 0.0
+
+    def now(self) -> float:
+        """Return for how long it has been running."""
+        since = 0.0 if self._began_s is None else self._clock.now() - self._began_s
+        return self._passed_s + since
+
+    def sleep(self, seconds: float) -> None:
+        """Let that much time pass."""
+        self._clock.sleep(seconds)
+
+    def start(self) -> None:
+        """Go on."""
+        self._began_s = self._clock.now()
+
+    def stop(self) -> None:
+        """Stand still."""
+        self._passed_s, self._began_s = self.now(), None
+
+
+def in_turn(
+    main: Iterator[float], clock: Stopwatch, other: Iterator[float], other_clock: Stopwatch
+) -> None:
+    """Turn ``main`` to its end, and each tenth of a second the other for as long.
+
+    Both yield the seconds of each step that they compute; ``other`` does not end. Of the clocks,
+    which stand still at first and in the end, only that of the one whose turn it is goes on.
+    """
+    owed_s = 0.0
+    clock.start()
+    for step_s in main:
+        owed_s += step_s
+        if owed_s < _TURN_S:
+            continue
+        clock.stop()
+        other_clock.start()
+        while owed_s > 0:
+            owed_s -= next(other)
+        other_clock.stop()
+        clock.start()
+    clock.stop()
