@@ -18,11 +18,6 @@ def _rows_above(number: int) -> Callable[[StepShape], float]:
     return lambda shape: max(shape.num_tokens - number, 0)
 
 
-def _is_beyond(number: int) -> Callable[[StepShape], float]:
-    """Return a feature for what another tile of rows costs, however many of its rows are used."""
-    return lambda shape: float(shape.num_tokens > number)
-
-
 FEATURES: Mapping[str, Callable[[StepShape], float]] = {
     "step": lambda _: 1.0,
     "prefill_tokens": lambda shape: shape.num_prefill_tokens,
@@ -31,10 +26,6 @@ FEATURES: Mapping[str, Callable[[StepShape], float]] = {
     "rows_above_8": _rows_above(8),
     "rows_above_32": _rows_above(32),
     "rows_above_128": _rows_above(128),
-    "beyond_2_rows": _is_beyond(2),
-    "beyond_4_rows": _is_beyond(4),
-    "beyond_8_rows": _is_beyond(8),
-    "beyond_20_rows": _is_beyond(20),
     "decode_context": lambda shape: shape.decode_context,
     "mixed": lambda shape: float(bool(shape.chunks) and shape.num_decodes > 0),
     "swapped_blocks": lambda shape: shape.num_swapped_blocks,

@@ -63,12 +63,14 @@ class FittedCosts:
 
     def beyond(self, shape: StepShape) -> list[str]:
         """Return the features of which the log had none like it; empty within its range."""
-        known = FEATURES_OF[self.side]
-        return [
-            name
-            for name, (least, most) in self.ranges.items()
-            if not least <= known[name](shape) <= most
-        ]
+        known, ranges = FEATURES_OF[self.side], self.ranges
+        nothing = (0.0, 0.0)
+        found = []
+        for name, feature in known.items():
+            least, most = ranges.get(name, nothing)
+            if not least <= feature(shape) <= most:
+                found.append(name)
+        return found
 
     def covers(self, shape: StepShape) -> bool:
         """Whether the step lies within the log's range, feature by feature."""
