@@ -32,8 +32,9 @@ class ProfileKeeper:
     """Runs plans by another executor, learns what they cost, and writes that down again and again.
 
     It begins with the profile that the file holds, if there is one. The file is replaced as a
-    whole, by a thread of its own, so that a slow disk delays no token, and it is whole whenever
-    somebody reads it or the engine dies. Of several engines with one file, the last to write has it.
+    whole, by a thread of its own, so that a slow disk delays no token, and it is whole
+    whenever somebody reads it or the engine dies. Of several engines with one file, the last to
+    write has it.
 
     Args:
         inner: computes, one plan in flight.
