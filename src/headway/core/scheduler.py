@@ -2,9 +2,10 @@
 
 A step shares out a token budget. Running sequences come first: those that need one token, then
 those inside a prefill; what is left admits waiting work. This file takes the facts in; each kind of
-decision has a file of its own: who is let in (``gatekeeper``), who starts (``admission``,
-``slots``, ``policy``, ``queues``, ``hold``), who gives way (``victims``, ``preemption``), how a
-step is shared (``planner``, ``chunking``, ``padded``), who holds which blocks (``memory``).
+decision has a file of its own: who is let in (``gatekeeper``), who starts (``turns``,
+``admission``, ``slots``, ``policy``, ``queues``, ``hold``), who gives way (``victims``,
+``preemption``), how a step is shared (``planner``, ``chunking``, ``padded``), who holds which
+blocks (``memory``), and what need not be decided step by step (``repeat``, ``lockstep``).
 """
 
 from __future__ import annotations
