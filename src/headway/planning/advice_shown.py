@@ -9,9 +9,8 @@ from typing import Any, TextIO
 
 from headway.planning.advice import Advice
 from headway.planning.advice_modes import ModeResult
-from headway.planning.shown import finite, write_rows
+from headway.planning.shown import Rows, finite, write_rows
 
-Rows = list[tuple[str, ...]]
 MODE_HEAD = ("batching", "full tokens/s", "mean e2el s", "p99 e2el s", "p99 ttft s", "attained")
 
 
