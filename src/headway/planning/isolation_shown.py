@@ -77,8 +77,6 @@ def isolation_to_json(found: Isolation) -> dict[str, Any]:
         "verdict": chosen.verdict,
         "advice": chosen.advice,
         "instances": dict(chosen.pools.division) or None,
-        "num_replicas": found.num_instances,
-        "num_seeds": found.num_seeds,
         "num_other_seeds": found.num_others,
         "num_left_out": found.num_left_out,
         "pools": [_to_json(each) for each in (found.shared, *found.separate)],

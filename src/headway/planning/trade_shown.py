@@ -116,7 +116,6 @@ def trade_to_json(trade: Trade) -> dict[str, Any]:
     return {
         "verdict": found.verdict,
         "advice": found.advice,
-        "num_seeds": trade.num_seeds,
         "num_other_seeds": trade.num_others,
         "windows": {each.window.name: _window_to_json(each) for each in trade.windows},
     }
