@@ -117,13 +117,11 @@ class Question:
 
 def on_batching(question: Question) -> Answer:
     """Whether batching is the right tool, and which mode pays."""
-    machine = replace(question.simulated.machine, cost=question.cost)
-    seed = question.spec.seed
     found = advise(
-        machine,
+        replace(question.simulated.machine, cost=question.cost),
         build(question.spec),
+        lambda: question.machines(1, question.spec.seed)[0],
         hard=question.args.hard,
-        make=lambda: question.machines(1, seed)[0],
     )
     return Answer(
         title=f"Whether to batch: {question.simulated.name}",
