@@ -46,12 +46,13 @@ def decide(traded: Traded) -> Verdict:
     keepers = traded.keepers()
     if keepers:
         return _kept(traded, keepers[0])
-    best = max(map(traded.attained, traded.outcomes))
-    near = [each for each in traded.outcomes if traded.attained(each) > best - WORTH]
-    chosen = min(near, key=traded.cost)
-    if traded.attained(chosen) - traded.attained(traded.base) < WORTH:
+    present = traded.attained(traded.base)
+    gains = {each: traded.attained(each) - present for each in traded.outcomes}
+    most = max(gains.values())
+    if most < WORTH:
         return Verdict("nothing", _in_vain(traded), traded.base)
-    return _not_enough(traded, chosen)
+    near = [each for each, gain in gains.items() if gain >= max(WORTH, most - WORTH)]
+    return _not_enough(traded, min(near, key=traded.cost))
 
 
 def _kind(setting: Setting, base: Setting) -> str:
