@@ -56,7 +56,7 @@ def _command(given: argparse.Namespace) -> int:
     elif given.write is None:
         print("\n".join(map(text_of, pages)))
     if given.write is not None:
-        write([page for page in pages if not page.broken], measured, folder)
+        write(pages, measured, folder)
     return tell_broken(pages)
 
 
@@ -84,12 +84,12 @@ def _page(name: str, measured: Measurements) -> Page:
 
 
 def write(pages: Sequence[Page], measured: Measurements, folder: Path) -> None:
-    """Write the files of these pages, what was measured for them, and the index of all."""
+    """Write the pages that hold, what was measured for them, and the index of all."""
     folder.mkdir(parents=True, exist_ok=True)
-    for page in pages:
+    written = {page.name: page for page in pages if not page.broken}
+    for page in written.values():
         for name, text in page.files():
             (folder / name).write_text(text, encoding="utf-8")
-    written = {page.name for page in pages}
     saved.keep(folder, {name: each for name, each in measured.items() if name in written})
     (folder / "README.md").write_text(index(folder), encoding="utf-8")
 
