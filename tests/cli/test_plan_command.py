@@ -181,6 +181,19 @@ def test_a_device_shows_both_formulas(capsys: pytest.CaptureFixture[str], tmp_pa
     memory = found["arithmetic"]["memory"]
     assert memory["ungrouped_token_bytes"] == 2 * 4 * 512 * 2
     assert memory["token_bytes"] == memory["ungrouped_token_bytes"] / 4
+    device = ("--device", "a10", "--model-config", str(path))
+    assert "kv.capacity_bytes is not for --device" in refusal(
+        capsys, *device, *STREAM, "--capacity-bytes", "1GiB"
+    )
+
+
+def test_nobody_may_come_on_a_day_that_is_drawn(capsys: pytest.CaptureFixture[str]) -> None:
+    found = planned(
+        capsys, *MACHINE, "--request-rate", "0.3", "--duration-s", "6", *EASY, "--days", "20"
+    )
+    (ttft, _) = found["chosen"]["targets"]
+    assert None in ttft["by_day_s"]
+    assert ttft["held"] == ttft["of"] == 20
 
 
 # ------------------------------------------------------------- what can't be held
@@ -207,6 +220,7 @@ def test_too_few_instances_end_with_1_and_write_no_settings(
         capsys, *MACHINE, *heavy, *EASY, "--max-instances", "1", "--write", str(settings), code=1
     )
     assert not found["holds"]
+    assert found["settings"] is None
     assert found["chosen"]["instances"] == 1
     assert found["binding"]["what"] != "nothing"
     assert not settings.exists()

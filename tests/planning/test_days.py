@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.core.request import PromptHashes
-from headway.planning.days import RecordedDays, SpecDays, days, most_promised
+from headway.planning.days import RecordedDays, SpecDays, most_promised
 from headway.workload import (
     Arrival,
     ClosedLoop,
@@ -91,7 +91,7 @@ def test_days_have_the_rate_of_the_recording_on_average() -> None:
 def test_days_are_as_bursty_as_the_recording_at_the_length_of_its_bursts() -> None:
     recorded = bursts(0)
     for window_s in (1.0, 2.0, 5.0):
-        drawn = fmean(dispersion(day, window_s) for day in days(recorded, 40, 1))
+        drawn = fmean(dispersion(day, window_s) for day in RecordedDays(recorded).draw(40, 1))
         assert drawn == pytest.approx(dispersion(recorded, window_s), rel=0.1)
         assert drawn > 2.5  # Poisson has 1
 
@@ -114,11 +114,11 @@ def test_a_recording_that_is_resampled_first_makes_days_that_differ_more() -> No
 
 
 def test_days_are_the_same_for_a_seed_and_any_count() -> None:
-    recorded = bursts(0)
-    few, many = list(days(recorded, 2, 7)), list(days(recorded, 5, 7))
+    recorded = RecordedDays(bursts(0))
+    few, many = list(recorded.draw(2, 7)), list(recorded.draw(5, 7))
     assert many[:2] == few
     assert len({tuple(each.at_s for each in day.arrivals) for day in many}) == 5
-    assert next(days(recorded, 1, 8)) != few[0]
+    assert next(recorded.draw(1, 8)) != few[0]
 
 
 def test_copies_of_a_request_share_their_beginning_with_copies_alone() -> None:

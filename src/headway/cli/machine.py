@@ -94,6 +94,11 @@ def simulated_on(profile: Profile, settings: Settings, context: int | None) -> S
     num_blocks = settings.kv.num_blocks
     if num_blocks is None and isinstance(cost, Roofline):
         kv = settings.kv
+        if kv.capacity_bytes is not None:
+            raise ConfigError(
+                "kv.capacity_bytes is not for --device, whose memory the data sheet says: set "
+                "kv.num_blocks or kv.memory_utilization"
+            )
         num_blocks = cost.num_kv_blocks(block_size=kv.block_size, utilization=kv.memory_utilization)
         if num_blocks < 1:
             raise ConfigError(f"{profile.name}: no KV block fits beside the weights")

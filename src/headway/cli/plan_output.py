@@ -56,7 +56,7 @@ def report_plan(
     interferes = ground.simulated.interference is not None
     assumed = list(assumptions(plan.arithmetic, router, interferes=interferes))
     loaded = ground.loaded_for(plan.chosen.setup.batch)
-    text = settings_text(loaded, plan)
+    text = settings_text(loaded, plan) if plan.holds else None
     value = {
         **plan_as_json(plan, terms),
         "machine": ground.simulated.name,
@@ -67,7 +67,7 @@ def report_plan(
         "workload": source.as_json(),
         "settings": text,
     }
-    if args.write is not None and plan.holds:
+    if args.write is not None and text is not None:
         Path(args.write).write_text(text, encoding="utf-8")
     elif args.write is not None:
         print_warnings([f"{args.write} is not written, since nothing holds"])
@@ -98,7 +98,7 @@ def _lines(
     plan: Plan,
     terms: Terms,
     assumed: Sequence[str],
-    text: str,
+    text: str | None,
     written: str | None,
 ) -> Iterator[str]:
     from headway.planning.describe import steps
@@ -112,7 +112,7 @@ def _lines(
     yield "assumed"
     yield from (f"  {each}" for each in assumed)
     yield ""
-    if not plan.holds:
+    if text is None:
         yield "there are no settings that hold"
     elif written is not None:
         yield f"settings written to {written}: headway serve --config {written}"

@@ -28,6 +28,7 @@ from headway.workload import (
     WorkloadSpec,
     build,
     in_order,
+    one_of_many,
 )
 
 #: a day is made of so many pieces, unless it is said how long these are
@@ -60,11 +61,6 @@ def most_promised(num_recorded: float) -> float:
     1 / (n + 1), and then beyond all that can be made of their pieces.
     """
     return 1 - 1 / (num_recorded + 1)
-
-
-def days(workload: Workload, count: int, seed: int) -> Iterator[Workload]:
-    """Yield days that are resampled from a workload in open loop: see :class:`RecordedDays`."""
-    return RecordedDays(workload).draw(count, seed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +225,7 @@ class SpecDays:
             assert resampled_ones is not None, "a spec has at least one stream"
             return resampled_ones
         number = Random(seed).getrandbits(48)
-        drawn = build(replace(self._spec, streams=self._drawn, seed=number))
+        drawn = one_of_many(replace(self._spec, streams=self._drawn, seed=number))
         if resampled_ones is None:
             return drawn
         arrivals = in_order(chain(resampled_ones.arrivals, drawn.arrivals))
