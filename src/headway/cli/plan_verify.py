@@ -31,8 +31,12 @@ _PLANNING = (
     *("weights", "config", "write", "seed", "promise", "days", "screening_days"),
     *("max_instances", "router"),
 )
+_UNPLANNED = {**dict.fromkeys(_PLANNING), "tensor_parallel": 1}
 _TESTING = ("plan", "load", "api_key", "header", "class_header", "tenant_header", "extra_body")
-_TESTING_DEFAULTS = {"endpoint": "completions", "prompt_format": "text", "timeout_s": 600.0}
+_UNTESTED = {
+    **dict.fromkeys(_TESTING),
+    **{"endpoint": "completions", "prompt_format": "text", "timeout_s": 600.0},
+}
 
 
 def add_verify(parser: argparse.ArgumentParser) -> None:
@@ -54,10 +58,15 @@ def check_without_verify(args: argparse.Namespace) -> None:
     Raises:
         UsageError: one was given.
     """
-    unset = {**dict.fromkeys(_TESTING), **_TESTING_DEFAULTS}
+    for flag in _given(args, _UNTESTED):
+        raise UsageError(f"{flag} goes with --verify URL")
+
+
+def _given(args: argparse.Namespace, unset: Mapping[str, object]) -> Iterator[str]:
+    """Yield the flags that have another value than this one."""
     for name, value in unset.items():
         if getattr(args, name) != value:
-            raise UsageError(f"--{name.replace('_', '-')} goes with --verify URL")
+            yield "--" + name.replace("_", "-")
 
 
 def verify(args: argparse.Namespace) -> int:
@@ -94,7 +103,7 @@ def _check(args: argparse.Namespace) -> None:
         raise UsageError("--verify needs --plan FILE, which headway plan --output writes")
     if args.load is not None and not 0 < args.load < float("inf"):
         raise UsageError(f"--load must be above 0, not {args.load:g}")
-    given = ["--" + each.replace("_", "-") for each in _PLANNING if getattr(args, each) is not None]
+    given = list(_given(args, _UNPLANNED))
     given += ["--" + each.replace("_", "-") for each in flags_of_stream(args)]
     given += [s.flag for s in all_settings() if s.key in vars(args) and s.flag != "--model"]
     if given:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TextIO
 
 from headway.cli.output import print_json
@@ -31,12 +31,12 @@ def add_files(parser: argparse.ArgumentParser, row: str) -> argparse._ArgumentGr
         ("--html", "write a page with charts"),
     )
     for flag, text in files:
-        group.add_argument(flag, metavar="FILE", type=_writable, help=text)
+        group.add_argument(flag, metavar="FILE", type=writable, help=text)
     group.add_argument("--title", metavar="TEXT", help="of page and table")
     return group
 
 
-def _writable(path: str) -> str:
+def writable(path: str) -> str:
     """Find out before the work what would otherwise be found out after it."""
     folder = os.path.dirname(path) or "."
     if not os.path.isdir(folder):
@@ -70,15 +70,22 @@ def write(
     csv: Callable[[TextIO], None],
 ) -> None:
     """Print ``value`` as JSON, or the text, after everything that was asked for is in its file."""
-    if args.output is not None:
-        with open(args.output, "w", encoding="utf-8") as file:
-            json.dump(value, file, allow_nan=False)
     if args.csv is not None:
         with open(args.csv, "w", encoding="utf-8", newline="") as file:
             csv(file)
     if args.html is not None:
         with open(args.html, "w", encoding="utf-8") as file:
             file.write(page())
+    write_value(args, value, text)
+
+
+def write_value(
+    args: argparse.Namespace, value: Mapping[str, Any], text: Callable[[], str]
+) -> None:
+    """Write ``value`` as JSON to its file, if there is to be one, and print it, or the text."""
+    if args.output is not None:
+        with open(args.output, "w", encoding="utf-8") as file:
+            json.dump(value, file, allow_nan=False)
     if args.json:
         print_json(value)
     else:
