@@ -196,6 +196,24 @@ def test_nobody_may_come_on_a_day_that_is_drawn(capsys: pytest.CaptureFixture[st
     assert ttft["held"] == ttft["of"] == 20
 
 
+def test_a_trace_beside_drawn_streams_is_planned_for_as_a_whole(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    trace, workload = tmp_path / "trace.csv", tmp_path / "w.toml"
+    rows = [f"{n},50,5,{'chat' if n < 80 else 'late'}" for n in range(100)]
+    trace.write_text("\n".join(["at_s,prompt_tokens,output_tokens,class", *rows]) + "\n")
+    workload.write_text(
+        "duration_s = 10\n[classes.'*']\nttft_ms = 500\n"
+        "[[streams]]\nclass = 'rare'\nrequest_rate = 0.3\n"
+        f"[[streams]]\nsource = 'csv'\npath = '{trace}'\n"
+    )
+    found = planned(capsys, *MACHINE, "--workload", str(workload), "--days", "20")
+    targets = {each["class_name"]: each for each in found["chosen"]["targets"]}
+    assert set(targets) == {"chat", "late", "rare"}
+    assert all(None in targets[name]["by_day_s"] for name in ("late", "rare"))  # nobody came
+    assert found["holds"]
+
+
 # ------------------------------------------------------------- what can't be held
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
 from math import inf
@@ -204,6 +205,24 @@ def test_traces_are_resampled_beside_streams_that_are_drawn(tmp_path) -> None:
         assert 15 < by_class.count("drawn") < 70
         assert all(one.at_s <= other.at_s for one, other in pairwise(day.arrivals))
         assert day.duration_s == 40.0
+
+
+def test_all_of_a_trace_is_measured_with_drawn_days_beside_it(tmp_path) -> None:
+    path = trace_file(tmp_path, [float(n) for n in range(100)])
+    trace = Stream(source="csv", path=path, class_name="recorded")
+    drawn = Stream(process="constant", request_rate=0.5, class_name="drawn")
+    for duration_s in (7.0, 40.0, 400.0):
+        spec = WorkloadSpec(streams=(drawn, trace), duration_s=duration_s, targets=TARGETS)
+        measured = SpecDays(spec).measured()
+        classes = Counter(each.class_name for each in measured.arrivals)
+        assert measured.duration_s == pytest.approx(100)
+        assert classes["recorded"] == 100
+        assert classes["drawn"] == pytest.approx(50, rel=0.2)  # as many a second as on each day
+        assert all(one.at_s <= other.at_s < 100 for one, other in pairwise(measured.arrivals))
+        alone = SpecDays(replace(spec, streams=(trace,))).measured()
+        assert alone.arrivals == build(replace(spec, streams=(trace,), duration_s=None)).arrivals
+        by_seed = replace(spec, streams=(drawn,), seed=5)
+        assert SpecDays(by_seed).measured() == build(by_seed)
 
 
 def test_lengths_of_a_trace_with_times_of_its_own_are_drawn(tmp_path) -> None:
