@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 import tomllib
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +22,7 @@ from headway.core.scheduler import Scheduler
 from headway.engine.journal import Journal
 from headway.sim.simulation import simulate
 from headway.workload import Arrival
+from two_token_server import TwoTokens, serving
 
 MACHINE = (
     *("--num-blocks", "2000", "--max-model-len", "1024", "--step-base-ms", "10"),
@@ -282,35 +281,14 @@ def test_a_journal_is_planned_for(capsys: pytest.CaptureFixture[str], tmp_path: 
 
 # ------------------------------------------------------------- load tests
 
-CHUNK = 'data: {"choices": [{"index": 0, "text": " a", "finish_reason": %s}]}\n\n'
-USAGE = 'data: {"choices": [], "usage": {"prompt_tokens": 5, "completion_tokens": 2}}\n\n'
 
+class Handler(TwoTokens):
+    """Answers two tokens, or that it can't, and notes the classes of who came."""
 
-class Handler(BaseHTTPRequestHandler):
-    """Answers two tokens, or that it can't."""
-
-    protocol_version = "HTTP/1.1"
-    status = 200
     classes: list[str]
 
-    def do_GET(self) -> None:
-        self._send(200, "application/json", b'{"data": [{"id": "tiny"}]}')
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        self.classes.append(body.get("service_tier", "default"))
-        answer = CHUNK % "null" + CHUNK % '"length"' + USAGE + "data: [DONE]\n\n"
-        self._send(self.status, "text/event-stream", answer.encode())
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
-    def _send(self, status: int, kind: str, body: bytes) -> None:
-        self.send_response(status)
-        self.send_header("content-type", kind)
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+    def take(self, body: bytes) -> None:
+        self.classes.append(json.loads(body).get("service_tier", "default"))
 
 
 @pytest.fixture
@@ -320,14 +298,8 @@ def handler() -> type[Handler]:
 
 @pytest.fixture
 def url(handler: type[Handler]) -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with serving(handler) as found:
+        yield found
 
 
 @pytest.fixture

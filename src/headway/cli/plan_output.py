@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headway.cli.output import print_warnings
@@ -24,7 +23,7 @@ def report_unmeetable(args: argparse.Namespace, machine: str, lost: Sequence[Unm
     from dataclasses import asdict
 
     value = {"meetable": False, "machine": machine, "unmeetable": [asdict(each) for each in lost]}
-    write_value(args, value, lambda: "\n".join(_unmeetable(machine, lost)))
+    write_value(args, value, text=lambda: "\n".join(_unmeetable(machine, lost)))
     return 1
 
 
@@ -66,12 +65,11 @@ def report_plan(
         "workload": source.as_json(),
         "settings": text,
     }
-    if args.write is not None and text is not None:
-        Path(args.write).write_text(text, encoding="utf-8")
-    elif args.write is not None:
-        print_warnings([f"{args.write} is not written, since nothing holds"])
     lines = _lines(ground, plan, terms, assumed, text, args.write)
-    write_value(args, value, lambda: "\n".join(lines))
+    written = () if text is None else ((args.write, lambda file: file.write(text)),)
+    if text is None and args.write is not None:
+        print_warnings([f"{args.write} is not written, since nothing holds"])
+    write_value(args, value, text=lambda: "\n".join(lines), others=written)
 
 
 def settings_text(loaded: Loaded, plan: Plan) -> str:

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headway.cli.http_target import add_http, check_http, http_setup
-from headway.cli.output import print_json, print_rows, print_warnings
+from headway.cli.output import columns, print_warnings
 from headway.cli.plan_source import source_of_json
+from headway.cli.reporting import write_value
 from headway.cli.workload import flags_of_stream
 from headway.config import all_settings
 from headway.errors import UsageError
@@ -88,12 +89,8 @@ def verify(args: argparse.Namespace) -> int:
     found = verdicts(measured.records, aims, expected)
     print_warnings(measured.doubts)
     value = _as_json(measured, found, expected, factor)
-    if args.output is not None:
-        Path(args.output).write_text(json.dumps(value) + "\n", encoding="utf-8")
-    if args.json:
-        print_json(value)
-    else:
-        _print(args.verify, measured, found, expected, factor)
+    lines = _lines(args.verify, measured, found, expected, factor)
+    write_value(args, value, text=lambda: "\n".join(lines))
     return 0 if all(each.held for each in found) else 1
 
 
@@ -151,24 +148,23 @@ def _fresh_day(plan: Mapping[str, Any], aims: Sequence[Aim], factor: float) -> W
 # ------------------------------------------------------------- what it says
 
 
-def _print(
+def _lines(
     url: str,
     measured: Measured,
     found: Sequence[Verdict],
     expected: Expected | None,
     factor: float,
-) -> None:
+) -> Iterator[str]:
     from headway.planning.choices import counted
 
     held = all(each.held for each in found)
-    print(f"{measured.model} at {url}, {factor:g} times the planned load:")
+    yield f"{measured.model} at {url}, {factor:g} times the planned load:"
     head = ("target", "limit", "measured", "simulated days", "")
-    print_rows([head, *map(_row, found)], indent="  ")
+    yield from columns([head, *map(_row, found)], indent="  ")
     failed = sum(each.outcome != "completed" for each in measured.records)
-    print(f"  {counted(len(measured.records), 'request')}, {failed} not completed")
-    for line in _said_before(expected, factor):
-        print(f"  {line}")
-    print("held" if held else "not held")
+    yield f"  {counted(len(measured.records), 'request')}, {failed} not completed"
+    yield f"  {_said_before(expected, factor)}"
+    yield "held" if held else "not held"
 
 
 def _row(each: Verdict) -> tuple[str, ...]:
@@ -183,12 +179,10 @@ def _row(each: Verdict) -> tuple[str, ...]:
     return aim_said(each.aim), milliseconds(each.aim.limit_s), measured, simulated, verdict
 
 
-def _said_before(expected: Expected | None, factor: float) -> Iterator[str]:
+def _said_before(expected: Expected | None, factor: float) -> str:
     if expected is None:
-        yield f"the plan did not simulate {factor:g} times its load"
-    else:
-        days = f"{expected.held} of {expected.of} days"
-        yield f"simulated at that load: all targets held on {days}"
+        return f"the plan did not simulate {factor:g} times its load"
+    return f"simulated at that load: all targets held on {expected.held} of {expected.of} days"
 
 
 def _as_json(
