@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 
 def print_json(value: object) -> None:
@@ -14,17 +14,10 @@ def print_json(value: object) -> None:
 
 def print_rows(rows: Iterable[Sequence[str]], *, indent: str = "") -> None:
     """Print rows with their columns aligned."""
-    for line in columns(rows, indent=indent):
-        print(line)
+    from headway.report.text import left_aligned
 
-
-def columns(rows: Iterable[Sequence[str]], *, indent: str = "") -> Iterator[str]:
-    """Yield a line for each row, with their columns aligned."""
-    table = [tuple(row) for row in rows]
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    for row in table:
-        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
-        yield (indent + "  ".join(cells)).rstrip()
+    for line in left_aligned(rows):
+        print(indent + line)
 
 
 def print_warnings(warnings: Iterable[str]) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headway.cli.http_target import add_http, check_http, http_setup
-from headway.cli.output import columns, print_warnings
+from headway.cli.output import print_warnings
 from headway.cli.plan_source import source_of_json
 from headway.cli.reporting import write_value
 from headway.cli.workload import flags_of_stream
@@ -156,11 +156,12 @@ def _lines(
     factor: float,
 ) -> Iterator[str]:
     from headway.planning.choices import counted
+    from headway.report.text import left_aligned
 
     held = all(each.held for each in found)
     yield f"{measured.model} at {url}, {factor:g} times the planned load:"
     head = ("target", "limit", "measured", "simulated days", "")
-    yield from columns([head, *map(_row, found)], indent="  ")
+    yield from (f"  {each}" for each in left_aligned([head, *map(_row, found)]))
     failed = sum(each.outcome != "completed" for each in measured.records)
     yield f"  {counted(len(measured.records), 'request')}, {failed} not completed"
     yield f"  {_said_before(expected, factor)}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from headway.report.figures import Distribution, Figures
 from headway.report.report import Report
@@ -67,6 +67,16 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
             for place, (cell, width) in enumerate(zip(row, widths, strict=True))
         ).rstrip()
         for row in rows
+    ]
+
+
+def left_aligned(rows: Iterable[Sequence[str]]) -> list[str]:
+    """Return lines with all columns aligned left: the cells are words."""
+    table = [tuple(row) for row in rows]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in table
     ]
 
 
