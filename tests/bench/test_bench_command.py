@@ -10,49 +10,24 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from headway.cli.main import main
-
-CHUNK = 'data: {"choices": [{"index": 0, "text": " a", "finish_reason": %s}]}\n\n'
-USAGE = 'data: {"choices": [], "usage": {"prompt_tokens": 5, "completion_tokens": 2}}\n\n'
+from two_token_server import TwoTokens, serving
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(TwoTokens):
     """Answers two tokens, or nothing at all until it is told."""
 
-    protocol_version = "HTTP/1.1"
     hang: threading.Event | None = None
     seen: threading.Event
 
-    def do_GET(self) -> None:
-        self._send("application/json", b'{"data": [{"id": "tiny"}]}')
-
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["content-length"]))
+    def take(self, body: bytes) -> None:
         self.seen.set()
         if self.hang is not None:
             self.hang.wait(30)
-        body = CHUNK % "null" + CHUNK % '"length"' + USAGE + "data: [DONE]\n\n"
-        self._send("text/event-stream", body.encode())
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
-    def _send(self, kind: str, body: bytes) -> None:
-        self.send_response(200)
-        self.send_header("content-type", kind)
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-
-class QuietServer(ThreadingHTTPServer):
-    def handle_error(self, request: object, client_address: object) -> None:
-        """Nothing: clients that leave are meant to."""
 
 
 @pytest.fixture
@@ -65,14 +40,8 @@ def url(handler: type[Handler], monkeypatch: pytest.MonkeyPatch) -> Iterator[str
     for name in os.environ:
         if name.startswith("HEADWAY_") or name == "OPENAI_API_KEY":
             monkeypatch.delenv(name)
-    server = QuietServer(("127.0.0.1", 0), handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with serving(handler) as found:
+        yield found
 
 
 FAST = ["--request-rate", "inf", "--num-requests", "8", "--output-tokens", "2"]

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from headway.cli.machine import Simulated, add_machine, load_simulated, simulated_from
+from headway.cli.machine import ROUTERS, Simulated, add_machine, load_simulated, simulated_from
 from headway.cli.options import add_settings
 from headway.cli.output import print_warnings
 from headway.cli.reporting import add_output, write
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 SECTIONS = ("model", "scheduler", "kv", "simulation")
 #: the flag --seed is the workload's here
 _WITHOUT = ("model.seed",)
-_ROUTERS = ("round-robin", "least-loaded", "prefix-aware", "class-isolated")
 _SHOWN = (
     "mean_ttft_ms",
     "p50_ttft_ms",
@@ -52,7 +51,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--router",
-        choices=_ROUTERS,
+        choices=ROUTERS,
         default="least-loaded",
         help="which engine gets a request (default: least-loaded)",
     )

@@ -76,6 +76,14 @@ def build(spec: WorkloadSpec) -> Workload:
     Raises:
         WorkloadError: a file of a source can't be read, or numbers make no workload.
     """
+    found = one_of_many(spec)
+    if not found.arrivals and not found.loops:
+        raise WorkloadError("no request comes in this time")
+    return found
+
+
+def one_of_many(spec: WorkloadSpec) -> Workload:
+    """Make the requests as :func:`build` does; where many are drawn, nobody may come in one."""
     duration_s = inf if spec.duration_s is None else spec.duration_s
     open_ones: list[Arrival] = []
     loops: list[ClosedLoop] = []
@@ -85,8 +93,6 @@ def build(spec: WorkloadSpec) -> Workload:
             loops.append(maker.loop())
         else:
             open_ones += maker.arrivals()
-    if not open_ones and not loops:
-        raise WorkloadError("no request comes in this time")
     return Workload(in_order(open_ones), loops, duration_s, spec.targets)
 
 
