@@ -197,3 +197,16 @@ def test_an_interrupted_one_reports_what_there_is(url: str, handler: type[Handle
     assert 1 <= printed["num_unfinished"] == printed["num_requests"] <= 8
     assert printed["warnings"][0].startswith("stopped before its end")
     assert "Traceback" not in errors
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+def test_a_file_that_cannot_be_written_does_not_cost_the_figures(
+    url: str, tmp_path: Path, capsys
+) -> None:
+    other = tmp_path / "x.csv"
+    files = ["--output", "/dev/full", "--csv", str(other)]
+    assert main(["bench", url, *FAST, *files]) == 1
+    captured = capsys.readouterr()
+    assert "8 of 8 requests completed" in captured.out
+    assert captured.err == "headway: error: /dev/full: No space left on device\n"
+    assert len(other.read_text().splitlines()) == 9

@@ -69,17 +69,34 @@ def write(
     page: Callable[[], str],
     csv: Callable[[TextIO], None],
 ) -> None:
-    """Print ``value`` as JSON, or the text, after everything that was asked for is in its file."""
-    if args.output is not None:
-        with open(args.output, "w", encoding="utf-8") as file:
-            json.dump(value, file, allow_nan=False)
-    if args.csv is not None:
-        with open(args.csv, "w", encoding="utf-8", newline="") as file:
-            csv(file)
-    if args.html is not None:
-        with open(args.html, "w", encoding="utf-8") as file:
-            file.write(page())
+    """Print ``value`` as JSON, or the text, after everything that was asked for is in its file.
+
+    A file that can't be written doesn't cost the figures of a long run: the others are written, and
+    they are printed, before it is an error.
+
+    Raises:
+        OSError: files could not be written; it is the first one's, and names it.
+    """
+    writers: tuple[tuple[str | None, Callable[[TextIO], object]], ...] = (
+        (args.output, lambda file: json.dump(value, file, allow_nan=False)),
+        (args.csv, csv),
+        (args.html, lambda file: file.write(page())),
+    )
+    errors = [_failure(path, write_to) for path, write_to in writers if path is not None]
     if args.json:
         print_json(value)
     else:
         print(text())
+    for error in filter(None, errors):
+        raise error
+
+
+def _failure(path: str, write_to: Callable[[TextIO], object]) -> OSError | None:
+    """Write a file; what went wrong names it, which errors of writing don't by themselves."""
+    try:
+        with open(path, "w", encoding="utf-8", newline="") as file:
+            write_to(file)
+    except OSError as error:
+        error.filename = path
+        return error
+    return None
