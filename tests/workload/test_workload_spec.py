@@ -384,6 +384,14 @@ def test_nothing_in_the_time_is_refused() -> None:
         requests(Stream(request_rate=0.001, process="constant"), duration_s=1.0)
 
 
+@pytest.mark.parametrize("count", [None, 10**9])
+@pytest.mark.parametrize("rate", [inf, 1e9])
+def test_more_requests_than_memory_holds_are_refused(rate: float, count: int | None) -> None:
+    stream = Stream(request_rate=rate, num_requests=count)
+    with pytest.raises(WorkloadError, match="would make more than 10,000,000 requests"):
+        WorkloadSpec(streams=(stream,), duration_s=1e3)
+
+
 def test_every_key_has_a_meaning_and_a_kind() -> None:
     keys = stream_keys()
     assert len({key.name for key in keys}) == len(keys)

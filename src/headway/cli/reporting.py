@@ -31,12 +31,12 @@ def add_files(parser: argparse.ArgumentParser, row: str) -> argparse._ArgumentGr
         ("--html", "write a page with charts"),
     )
     for flag, text in files:
-        group.add_argument(flag, metavar="FILE", type=_writable, help=text)
+        group.add_argument(flag, metavar="FILE", type=writable, help=text)
     group.add_argument("--title", metavar="TEXT", help="of page and table")
     return group
 
 
-def _writable(path: str) -> str:
+def writable(path: str) -> str:
     """Find out before the work what would otherwise be found out after it."""
     folder = os.path.dirname(path) or "."
     if not os.path.isdir(folder):

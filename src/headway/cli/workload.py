@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from headway.errors import UsageError
 
 if TYPE_CHECKING:
+    from headway.config import Settings
     from headway.workload import Targets, WorkloadSpec
     from headway.workload.spec import Key
 
@@ -102,6 +103,30 @@ def _with_known_classes(spec: WorkloadSpec) -> WorkloadSpec:
                 f"class {name} has targets, and no stream: the workload has {', '.join(known)}"
             )
     return spec
+
+
+def placed(spec: WorkloadSpec, settings: Settings) -> WorkloadSpec:
+    """Return the workload with each request in the class in which a server would have it.
+
+    Raises:
+        UsageError: the settings have no such class.
+    """
+    from dataclasses import replace
+
+    known = list(settings.classes) or [settings.default_class]
+    streams = tuple(
+        each
+        if each.class_name or each.says_classes
+        else replace(each, class_name=settings.default_class)
+        for each in spec.streams
+    )
+    for each in streams:
+        if each.class_name is not None and each.class_name not in known:
+            raise UsageError(
+                f"the settings have no class {each.class_name}, but {', '.join(known)}: "
+                "a file for --config names more"
+            )
+    return replace(spec, streams=streams)
 
 
 def flags_of_stream(args: argparse.Namespace) -> list[str]:

@@ -21,6 +21,9 @@ TIMED_SOURCES = ("azure", "mooncake", "servegen", "csv", "vllm-bench", "jsonl")
 #: sources that may say the class of each request
 _WITH_CLASSES = ("csv", "jsonl")
 
+#: of an open loop; a slip of the pen shouldn't take all memory
+MAX_REQUESTS = 10_000_000
+
 
 def _key(
     default: Any, meaning: str, *, key: str | None = None, choices: tuple[str, ...] = ()
@@ -96,6 +99,11 @@ class Stream:
         return self.process == "trace"
 
     @property
+    def says_classes(self) -> bool:
+        """Whether the classes are those that a file of requests may say."""
+        return self.class_name is None and self.source in _WITH_CLASSES
+
+    @property
     def cv(self) -> float:
         """The coefficient of variation of the gaps of process ``gamma``."""
         return float(self.burstiness**-0.5)
@@ -156,13 +164,27 @@ class WorkloadSpec:
         for stream in self.streams:
             if self.duration_s is None and stream.num_requests is None and _is_endless(stream):
                 raise WorkloadError("say how much: num_requests of each stream, or duration_s")
+            _check_count(stream, self.duration_s)
 
     @property
     def class_names(self) -> tuple[str, ...] | None:
         """The classes of its requests; None where only a file of requests says them."""
-        if any(each.class_name is None and each.source in _WITH_CLASSES for each in self.streams):
+        if any(each.says_classes for each in self.streams):
             return None
         return tuple(dict.fromkeys(each.class_name or "default" for each in self.streams))
+
+
+def _check_count(stream: Stream, duration_s: float | None) -> None:
+    """Refuse more requests than memory holds: those of an open loop are all made before it runs."""
+    if stream.request_rate is None or stream.is_timed:
+        return
+    in_time = inf if duration_s is None else stream.request_rate * duration_s
+    count = min(in_time, inf if stream.num_requests is None else stream.num_requests)
+    if count > MAX_REQUESTS:
+        raise WorkloadError(
+            f"request_rate {stream.request_rate:g} would make more than {MAX_REQUESTS:,} requests: "
+            "lower it, or say num_requests"
+        )
 
 
 def _is_endless(stream: Stream) -> bool:
