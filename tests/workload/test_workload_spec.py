@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import islice
 from math import inf
 from pathlib import Path
@@ -403,3 +404,15 @@ def test_a_path_counts_from_the_folder_of_the_file(tmp_path: Path) -> None:
     written(tmp_path, AZURE, "azure.csv")
     path = written(tmp_path, '[[streams]]\nsource = "azure"\npath = "azure.csv"')
     assert len(build(read_spec(path)).arrivals) == 10
+
+
+def test_prompts_without_times_come_at_the_rate_once_each_in_order(tmp_path: Path) -> None:
+    lines = "".join(f'{{"prompt": "Grüße {n}", "output_tokens": 3}}\n' for n in range(50))
+    stream = Stream(source="jsonl", path=str(written(tmp_path, lines)), request_rate=5.0)
+    made = requests(stream)
+    assert [each.prompt.text for each in made if each.prompt] == [f"Grüße {n}" for n in range(50)]
+    times = [each.at_s for each in made]
+    assert times == sorted(set(times))
+    assert 5 < times[-1] < 20
+    with pytest.raises(WorkloadError, match="of one moment have no rate"):
+        requests(replace(stream, process="trace"))
