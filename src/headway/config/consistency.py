@@ -103,6 +103,11 @@ def check_together(settings: Settings) -> None:
         ContradictionError: settings of several places don't go together.
     """
     check_computing(settings)
+    if (
+        settings.profile.path is None
+        and settings.profile.every_s != type(settings.profile)().every_s
+    ):
+        _no_effect("profile.every_s", "profile.path")
     _check_names(settings)
     _check_classes_named(settings)
     _check_keys(settings)
