@@ -24,7 +24,7 @@ def explained(mode: Mode, run: ModeRun) -> str:
     """Say how far apart the throughputs are, what binds the steps, and what that leaves open."""
     assert run.parts is not None, "only a roofline says what its time goes to"
     if not run.tally.num_steps:
-        return f"{mode.title}: nothing was computed{_reason(run)}."
+        return f"{mode.title}: nothing was computed{_reason(run)}"
     stated = mode.stated
     ours = run.figures.a_second(run.figures.output_tokens)
     sentences = [
