@@ -128,3 +128,11 @@ def test_own_fails_where_it_is_not(capsys: pytest.CaptureFixture[str]) -> None:
     clock = VirtualClock()
     assert judged("--share", "0.6", clock=clock, loaded=bare(clock, Slowing())) == 1
     assert "BEYOND" in capsys.readouterr().out
+
+
+def test_where_nothing_can_be_written_is_said_before_the_run(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    absent = tmp_path / "absent" / "profile.json"
+    assert main(["calibrate", "--output", str(absent)]) == 2
+    assert f"there is no folder {absent.parent}" in capsys.readouterr().err

@@ -12,7 +12,7 @@ from headway.cli.machine import ROUTERS, Simulated, add_machine, load_simulated,
 from headway.cli.options import add_settings
 from headway.cli.output import print_warnings
 from headway.cli.reporting import add_output, write
-from headway.cli.workload import add_workload, spec_from
+from headway.cli.workload import add_workload, placed, spec_from
 from headway.errors import UsageError
 
 if TYPE_CHECKING:
@@ -77,6 +77,7 @@ def run(args: argparse.Namespace) -> int:
     spec = spec_from(args)
     loaded = load_simulated(args)
     print_warnings(loaded.warnings)
+    spec = placed(spec, loaded.settings)
     simulated = simulated_from(args, loaded.settings)
     collect_rarely()
     runs = []

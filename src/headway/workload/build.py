@@ -161,8 +161,14 @@ class _Maker:
         if stream.request_rate == inf:
             arrivals = [replace(each, at_s=0.0) for each in arrivals]
         elif stream.request_rate is not None:
-            arrivals = at_rate(arrivals, stream.request_rate)
+            arrivals = self._at_rate(arrivals, stream.request_rate)
         return before(arrivals, self._duration_s)[: stream.num_requests]
+
+    def _at_rate(self, arrivals: list[Arrival], rate: float) -> list[Arrival]:
+        """Stretch them; where the file says no times, they come as requests without any do."""
+        if self._stream.process == "trace" or len({each.at_s for each in arrivals}) > 1:
+            return at_rate(arrivals, rate)
+        return [replace(each, at_s=t) for each, t in zip(arrivals, self._times(), strict=False)]
 
     # ------------------------------------------------------------- bodies
 
