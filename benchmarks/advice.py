@@ -8,13 +8,11 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 
-from benchmarks.demonstrations import filled
+from benchmarks.demonstrations import filled, output_of
 
-_ROOT = Path(__file__).parents[1]
 _COMMAND = r"```console\n\$ (headway advise (?:.*\\\n)*.*)\n"
 
 
@@ -29,10 +27,7 @@ def arguments_of(command: str) -> list[str]:
 
 
 def _run(command: str) -> str:
-    words = [sys.executable, "-m", "headway", *arguments_of(command)]
-    print(" ".join(words[2:]), file=sys.stderr, flush=True)
-    done = subprocess.run(words, cwd=_ROOT, check=True, stdout=subprocess.PIPE, text=True)
-    return done.stdout
+    return output_of("-m", "headway", *arguments_of(command))
 
 
 def main() -> int:

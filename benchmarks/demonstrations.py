@@ -48,11 +48,16 @@ def _replaced(text: str, command: str, fresh: str) -> str:
     return text
 
 
-def _run(command: str) -> str:
-    print(command, file=sys.stderr, flush=True)
-    words = [sys.executable, *shlex.split(command)[1:]]
-    done = subprocess.run(words, cwd=_ROOT, check=True, stdout=subprocess.PIPE, text=True)
+def output_of(*words: str) -> str:
+    """Return what Python prints with these arguments, in the root of the checkout."""
+    print(*words, file=sys.stderr, flush=True)
+    command = [sys.executable, *words]
+    done = subprocess.run(command, cwd=_ROOT, check=True, stdout=subprocess.PIPE, text=True)
     return done.stdout
+
+
+def _run(command: str) -> str:
+    return output_of(*shlex.split(command)[1:])
 
 
 def main() -> int:

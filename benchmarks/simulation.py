@@ -7,7 +7,7 @@ trace, nor the report. The cost model is a roofline of a 7B model on an A100.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from time import perf_counter, thread_time
@@ -77,7 +77,7 @@ _MISTRAL_7B = {**LLAMA_7B, "intermediate_size": 14336, "num_key_value_heads": 8}
 
 
 def machine(
-    config: dict[str, object], *, longest: int = 1 << 14, shares_prefixes: bool = False
+    config: Mapping[str, object], *, longest: int = 1 << 14, shares_prefixes: bool = False
 ) -> Machine:
     """Return a replica of a 7B model on an A100, with a context of ``longest`` tokens."""
     shape: ModelShape = model_shape(config)
@@ -166,7 +166,7 @@ def measure_traces(
     return found, missing
 
 
-def _azure(config: dict[str, object], model: str, clock: Callable[[], float]) -> Speed:
+def _azure(config: Mapping[str, object], model: str, clock: Callable[[], float]) -> Speed:
     arrivals = read_azure(trace("azure2023_conv.csv"))
     return measure(f"Azure conversation, {model}", arrivals, machine(config), clock=clock)
 

@@ -20,6 +20,8 @@ from benchmarks.lab.index import index
 from benchmarks.lab.page import Measurement, Page, Table, prose, table_text, text_of
 from headway.errors import UsageError
 
+Measurements = dict[str, Measurement[Any]]
+
 FOLDER = Path(__file__).parents[2] / "docs" / "lab"
 
 
@@ -28,12 +30,13 @@ def main() -> int:
     arguments = parser(__doc__)
     arguments.add_argument("names", nargs="*", metavar="PAGE", help="all, if none is named")
     arguments.add_argument("--write", type=Path, metavar="FOLDER", help="write the pages there")
-    arguments.add_argument(
+    source = arguments.add_mutually_exclusive_group()
+    source.add_argument(
         "--saved",
         action="store_true",
         help="measure nothing: take what was measured from the folder",
     )
-    arguments.add_argument(
+    source.add_argument(
         "--repetitions", type=at_least_one, default=3, metavar="N", help="of what is measured"
     )
     given = arguments.parse_args()
@@ -53,11 +56,8 @@ def _command(given: argparse.Namespace) -> int:
     elif given.write is None:
         print("\n".join(map(text_of, pages)))
     if given.write is not None:
-        write([page for page in pages if not page.broken], measured, folder)
+        write(pages, measured, folder)
     return tell_broken(pages)
-
-
-Measurements = dict[str, Measurement[Any]]
 
 
 def _read(names: Sequence[str], folder: Path) -> Measurements:
@@ -84,12 +84,12 @@ def _page(name: str, measured: Measurements) -> Page:
 
 
 def write(pages: Sequence[Page], measured: Measurements, folder: Path) -> None:
-    """Write the files of these pages, what was measured for them, and the index of all."""
+    """Write the pages that hold, what was measured for them, and the index of all."""
     folder.mkdir(parents=True, exist_ok=True)
-    for page in pages:
+    written = {page.name: page for page in pages if not page.broken}
+    for page in written.values():
         for name, text in page.files():
             (folder / name).write_text(text, encoding="utf-8")
-    written = {page.name for page in pages}
     saved.keep(folder, {name: each for name, each in measured.items() if name in written})
     (folder / "README.md").write_text(index(folder), encoding="utf-8")
 

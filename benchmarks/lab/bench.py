@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from benchmarks.chunked_prefill import CONTEXT_TOKENS
 from benchmarks.lab.machine import BLOCK_SIZE, CONTEXT, a100, kv_blocks
@@ -18,7 +18,7 @@ from headway.executors.simulated import SimulatedExecutor
 from headway.profiles.features import ObservedStep
 from headway.sim.live import LiveEngine
 from headway.sim.records import RequestRecord
-from headway.sim.tally import TallyingExecutor
+from headway.sim.tally import Tally, TallyingExecutor
 from headway.workload import Arrival
 
 if TYPE_CHECKING:
@@ -28,6 +28,9 @@ MODEL = "smollm2-135m-instruct"
 #: as many as one long prompt beside many decodes needs, and `benchmarks.chunked_prefill` has
 _NUM_BLOCKS = 2 * CONTEXT_TOKENS // BLOCK_SIZE
 _VOCAB_SIZE = 32_000
+
+Setting = TypeVar("Setting")
+Outcome = TypeVar("Outcome")
 
 
 class Watched:
@@ -52,11 +55,15 @@ class Watched:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What came of a workload: its requests, its steps, and how many somebody joined in."""
+    """What came of a workload: its requests, its steps, and how many somebody joined in.
+
+    ``padding`` is the share of the computed positions that nobody needed.
+    """
 
     requests: Sequence[RequestRecord]
     steps: Sequence[ObservedStep]
     num_joins: int
+    padding: float
 
     @property
     def seconds(self) -> float:
@@ -67,12 +74,6 @@ class Run:
     def tokens_per_s(self) -> float:
         """Output tokens a second."""
         return sum(len(each.token_times) for each in self.requests) / self.seconds
-
-    @property
-    def padding(self) -> float:
-        """The share of the computed positions that nobody needed."""
-        useful = sum(r.arrival.prompt_tokens + len(r.token_times) - 1 for r in self.requests)
-        return 1 - useful / sum(step.shape.num_tokens for step in self.steps)
 
 
 class Bench:
@@ -103,10 +104,22 @@ class Bench:
         """Serve a workload, with other limits of the scheduler than those of the bench."""
         config = SchedulerConfig(limits=replace(self.limits, **limits))
         engine = LiveEngine(config, self.executor, self.clock, vocab_size=self._vocab_size)
-        self._watched.num_joins = 0
+        self._watched.num_joins, self.executor.tally = 0, Tally()
         requests = engine.run(arrivals)
         self.executor.release_all()
-        return Run(requests, engine.step_log.steps, self._watched.num_joins)
+        padding = self.executor.tally.padding_share
+        return Run(requests, engine.step_log.steps, self._watched.num_joins, padding)
+
+
+def in_turn(
+    settings: Iterable[Setting], repetitions: int, run: Callable[[Setting], Outcome]
+) -> dict[Setting, list[Outcome]]:
+    """Run each setting so often, in turn: what else the machine does meets all of them."""
+    found: dict[Setting, list[Outcome]] = {setting: [] for setting in settings}
+    for _ in range(repetitions):
+        for setting, outcomes in found.items():
+            outcomes.append(run(setting))
+    return found
 
 
 def real() -> Bench:

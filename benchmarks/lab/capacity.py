@@ -7,16 +7,14 @@ from functools import cache
 from math import ceil
 
 from benchmarks.lab.concurrency import running_length
-from benchmarks.lab.machine import BLOCK_SIZE, Stream, a100, config, kv_blocks
+from benchmarks.lab.machine import BLOCK_SIZE, CHATS, kv_blocks, served
 from benchmarks.lab.measures import of_ttfts, p99_tpot_s
-from headway.sim import simulate
 from headway.workload import Arrival
 
-STREAM = Stream((100, 500), (50, 250))
 PEAK_RATE = 60.0
 #: more than was thought
 SURPRISE = 1.25
-MEAN_OUTPUT = sum(STREAM.output) / 2
+MEAN_OUTPUT = sum(CHATS.output) / 2
 BATCHES = (8, 16, 32, 64, 128, 256)
 NUM_FULL, WATCHED_S = 500, 120.0
 STEP_TOKENS = 512
@@ -76,7 +74,7 @@ class Sizing:
 
 def full_batches() -> dict[int, Seen]:
     """Measure batches that are full all the time."""
-    return {batch: _seen(batch, STREAM.at_once(NUM_FULL)) for batch in BATCHES}
+    return {batch: _seen(batch, CHATS.at_once(NUM_FULL)) for batch in BATCHES}
 
 
 def batch_first(full: dict[int, Seen]) -> tuple[int, int, Seen]:
@@ -89,12 +87,11 @@ def batch_first(full: dict[int, Seen]) -> tuple[int, int, Seen]:
 @cache
 def one_of(count: int, batch: int, rate: float = PEAK_RATE) -> Seen:
     """Measure one of so many instances, to which the requests are dealt at random."""
-    return _seen(batch, STREAM.poisson(rate / count, WATCHED_S))
+    return _seen(batch, CHATS.poisson(rate / count, WATCHED_S))
 
 
 def _seen(batch: int, arrivals: list[Arrival]) -> Seen:
-    made = config(max_num_seqs=batch, max_num_batched_tokens=STEP_TOKENS)
-    result = simulate(made, arrivals, a100(), sample_every_s=1e9)
+    result = served(arrivals, max_num_seqs=batch, max_num_batched_tokens=STEP_TOKENS)
     return Seen(
         of_ttfts(result.requests, 0.99),
         p99_tpot_s(result),
@@ -107,7 +104,7 @@ def _instances(full: Seen) -> int:
 
 
 def _by_memory() -> int:
-    return int(kv_blocks() * BLOCK_SIZE / running_length(STREAM.at_once(NUM_FULL)))
+    return int(kv_blocks() * BLOCK_SIZE / running_length(CHATS.at_once(NUM_FULL)))
 
 
 def target_first(targets: Targets, full: dict[int, Seen]) -> Sizing:

@@ -9,7 +9,6 @@ from benchmarks.lab.capacity import (
     NUM_FULL,
     PEAK_RATE,
     STEP_TOKENS,
-    STREAM,
     SURPRISE,
     TARGETS,
     WATCHED_S,
@@ -22,7 +21,7 @@ from benchmarks.lab.capacity import (
     target_first,
 )
 from benchmarks.lab.figure import Doublings, Figure, figure
-from benchmarks.lab.machine import MACHINE
+from benchmarks.lab.machine import CHATS, MACHINE
 from benchmarks.lab.page import Claim, Page, Table, yes
 from headway.report.scales import Linear
 from headway.report.text import duration
@@ -48,7 +47,7 @@ def _page(full: dict[int, Seen], sized: list[Sizing], first: tuple[int, int, See
         name="6-targets-before-the-batch",
         title="6. Why must the latency target come before the batch in capacity estimation?",
         setup=f"""
-            {MACHINE}. At peak {PEAK_RATE:g} requests come a second (Poisson), with {STREAM}; seed
+            {MACHINE}. At peak {PEAK_RATE:g} requests come a second (Poisson), with {CHATS}; seed
             0. {STEP_TOKENS} tokens a step, continuous batches, no hold. *Full* is a batch of so
             many slots with {NUM_FULL} requests at once; the check simulates one of the instances,
             to which the peak is dealt at random, for {WATCHED_S:g} s. The steps are those of

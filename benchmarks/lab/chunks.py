@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from benchmarks import chunked_prefill
 from benchmarks.chunked_prefill import NUM_DECODES, SHORT_PROMPT_TOKENS, TOKENS_AFTER, Gaps
-from benchmarks.lab.bench import Bench
+from benchmarks.lab.bench import Bench, in_turn
 from benchmarks.lab.figure import Figure, figure
 from benchmarks.lab.page import Claim, Measurement, Page, Table
 from headway.core.limits import SchedulerLimits
@@ -69,17 +69,16 @@ def measure(
         bench.executor.release_all()
         return bench.executor, bench.clock
 
-    found: dict[int | None, list[Gaps]] = {chunk: [] for chunk in chunks}
-    for _ in range(repetitions):
-        for chunk in chunks:
-            found[chunk].append(chunked_prefill.run(make, prompt_tokens, chunk))
+    found = in_turn(
+        chunks, repetitions, lambda chunk: chunked_prefill.run(make, prompt_tokens, chunk)
+    )
     bench.executor.release_all()
-    fastest = {chunk: min(each, key=_first_token) for chunk, each in found.items()}
-    return Outcome(tuple(Way(chunk, gaps) for chunk, gaps in fastest.items()))
-
-
-def _first_token(gaps: Gaps) -> float:
-    return gaps.long_ttft_s
+    return Outcome(
+        tuple(
+            Way(chunk, min(each, key=lambda gaps: gaps.long_ttft_s))
+            for chunk, each in found.items()
+        )
+    )
 
 
 def page(measured: Measurement[Outcome], simulated: Outcome) -> Page:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from statistics import fmean
 
 from benchmarks.lab.figure import Doublings, Figure, figure
-from benchmarks.lab.machine import BLOCK_SIZE, MACHINE, Stream, a100, config, kv_blocks
-from benchmarks.lab.measures import recomputed
+from benchmarks.lab.machine import BLOCK_SIZE, DOCUMENTS, MACHINE, SAMPLE_EVERY_S, kv_blocks, served
+from benchmarks.lab.measures import recomputed, running
 from benchmarks.lab.page import Claim, Page, Table
 from headway.report.scales import Linear
 from headway.report.text import percent
-from headway.sim import simulate
 from headway.workload import Arrival
 
-STREAM = Stream((200, 1000), (100, 500))
 NUM_REQUESTS = 300
 BATCHES = (16, 32, 64, 128, 256, 512)
 #: parts of the memory beside the weights
@@ -44,7 +41,7 @@ class Run:
 
 def experiment() -> Page:
     """Run it, and write the page."""
-    arrivals = STREAM.at_once(NUM_REQUESTS)
+    arrivals = DOCUMENTS.at_once(NUM_REQUESTS)
     blocks = [round(share * kv_blocks()) for share in SHARES]
     runs = {(n, most): _run(arrivals, n, most) for n in blocks for most in BATCHES}
     return page(runs, blocks, running_length(arrivals))
@@ -58,13 +55,11 @@ def running_length(arrivals: list[Arrival]) -> float:
 
 
 def _run(arrivals: list[Arrival], num_blocks: int, most: int) -> Run:
-    made = config(num_blocks=num_blocks, max_num_seqs=most)
-    result = simulate(made, arrivals, a100(), sample_every_s=0.25)
-    crowded = [each.num_running for each in result.samples if each.num_waiting]
+    result = served(arrivals, num_blocks=num_blocks, max_num_seqs=most)
     return Run(
         num_blocks,
         most,
-        running=fmean(crowded),
+        running=running(result),
         preemptions=result.statistics.num_preemptions,
         again=recomputed(result),
         tokens_per_s=result.output_throughput,
@@ -84,11 +79,11 @@ def page(runs: dict[tuple[int, int], Run], blocks: list[int], length: float) -> 
         name="5-concurrency-and-kv",
         title="5. Why is concurrency bounded by the KV cache, and not by the batch parameter?",
         setup=f"""
-            {MACHINE}. {NUM_REQUESTS} requests come at once, with {STREAM}; seed 0. {kv_blocks():,}
-            KV blocks of {BLOCK_SIZE} fit beside the weights; a share of them is given to the
-            cache. Counted is how many sequences run at once, on average over the time in which
-            others wait (sampled every 0.25 s). Continuous batches, 2,048 tokens a step, preemption
-            by recompute, no watermark.
+            {MACHINE}. {NUM_REQUESTS} requests come at once, with {DOCUMENTS}; seed 0.
+            {kv_blocks():,} KV blocks of {BLOCK_SIZE} fit beside the weights; a share of them is
+            given to the cache. Counted is how many sequences run at once, on average over the time
+            in which others wait (sampled every {SAMPLE_EVERY_S:g} s). Continuous batches, 2,048
+            tokens a step, preemption by recompute, no watermark.
         """,
         results=(
             _table(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from benchmarks.lab.bench import Bench, Run
+from benchmarks.lab.bench import Bench, Run, in_turn
 from benchmarks.lab.figure import Doublings, Figure, figure
 from benchmarks.lab.machine import a100
 from benchmarks.lab.page import Claim, Measurement, Page, Table
@@ -49,14 +49,12 @@ class Outcome:
 
 def measure(bench: Bench, repetitions: int, batches: Sequence[int] = BATCHES) -> Outcome:
     """Run each batch so often, in turn."""
-    runs: dict[int, list[Run]] = {batch: [] for batch in batches}
-    for _ in range(repetitions):
-        for batch in batches:
-            arrivals = [Arrival(at_s=0.0, prompt_tokens=PROMPT, output_tokens=OUTPUT)] * batch
-            budget = PROMPT * batch
-            runs[batch].append(
-                bench.run(arrivals, max_num_seqs=batch, max_num_batched_tokens=budget)
-            )
+
+    def run(batch: int) -> Run:
+        arrivals = [Arrival(at_s=0.0, prompt_tokens=PROMPT, output_tokens=OUTPUT)] * batch
+        return bench.run(arrivals, max_num_seqs=batch, max_num_batched_tokens=PROMPT * batch)
+
+    runs = in_turn(batches, repetitions, run)
     return Outcome(
         tuple(batches),
         tuple(min(_step_s(run, is_prefill=True) for run in each) for each in runs.values()),

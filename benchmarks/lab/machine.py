@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from random import Random
@@ -14,11 +15,13 @@ from headway.profiles.builtin import LLAMA_7B
 from headway.profiles.devices import find_device
 from headway.profiles.model_shape import model_shape
 from headway.profiles.roofline import Roofline
+from headway.sim import SimulationResult, simulate
 from headway.workload import Arrival, drawn_between, poisson_arrivals
 
 DEVICE = "a100-80gb"
 BLOCK_SIZE = 16
 CONTEXT = 4096
+SAMPLE_EVERY_S = 0.25
 #: how every set-up names it
 MACHINE = """
 Simulated: the scheduler and the loop that serve, on a virtual clock. The machine is a 7B model
@@ -53,6 +56,11 @@ def config(*classes: ServiceClass, **limits: Any) -> SchedulerConfig:
     return SchedulerConfig(limits=made, classes=classes or (ServiceClass(),))
 
 
+def served(arrivals: Sequence[Arrival], *classes: ServiceClass, **limits: Any) -> SimulationResult:
+    """Serve a workload, with other limits than those of :func:`config`; four samples a second."""
+    return simulate(config(*classes, **limits), arrivals, a100(), sample_every_s=SAMPLE_EVERY_S)
+
+
 @dataclass(frozen=True, slots=True)
 class Stream:
     """Requests with lengths drawn evenly between two bounds; ``str`` describes them."""
@@ -79,6 +87,10 @@ class Stream:
         random = Random(seed)
         drawn = drawn_between(self.prompt, self.output, random)
         return poisson_arrivals(rate, drawn, random, duration_s=duration_s, class_name=class_name)
+
+
+CHATS = Stream((100, 500), (50, 250))
+DOCUMENTS = Stream((200, 1000), (100, 500))
 
 
 def _span(bounds: tuple[int, int]) -> str:

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from statistics import fmean
 
 from headway.metrics.quantiles import quantile
 from headway.sim import RequestRecord, SimulationResult
-
-
-def p50_ttft_s(result: SimulationResult) -> float:
-    """Return the median time to the first token."""
-    return of_ttfts(result.requests, 0.5)
 
 
 def p99_tpot_s(result: SimulationResult) -> float:
@@ -26,6 +22,11 @@ def of_ttfts(records: Iterable[RequestRecord], share: float) -> float:
 def of_gaps(records: Iterable[RequestRecord], share: float) -> float:
     """Return a quantile of all gaps between two tokens."""
     return _quantile((gap for each in records for gap in each.gaps_s()), share)
+
+
+def running(result: SimulationResult) -> float:
+    """Return how many sequences run at once, on average over the time in which others wait."""
+    return fmean(each.num_running for each in result.samples if each.num_waiting)
 
 
 def recomputed(result: SimulationResult) -> float:

@@ -11,6 +11,7 @@ import msgspec
 
 from benchmarks.lab.bench import Bench
 from benchmarks.lab.page import Measurement
+from benchmarks.peers.machine import processor
 from headway.errors import UsageError
 from headway.executors.cpu import usable_cores
 
@@ -22,7 +23,7 @@ def now(bench: Bench, outcome: _Outcome, repetitions: int) -> Measurement[_Outco
     """Return a measurement that was just made."""
     today = datetime.datetime.now(datetime.UTC).date()
     return Measurement(
-        outcome, bench.name, _processor(), usable_cores(), today.isoformat(), repetitions
+        outcome, bench.name, processor(), usable_cores(), today.isoformat(), repetitions
     )
 
 
@@ -51,11 +52,3 @@ def keep(folder: Path, measurements: dict[str, Measurement[Any]]) -> None:
 def _all(folder: Path) -> dict[str, Any]:
     path = folder / FILE
     return msgspec.json.decode(path.read_bytes()) if path.is_file() else {}
-
-
-def _processor() -> str:
-    """Return the name of the processor, where the system tells it."""
-    path = Path("/proc/cpuinfo")
-    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, "a processor without a name")

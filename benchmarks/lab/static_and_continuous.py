@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import product
 from math import inf
 from statistics import median
 
-from benchmarks.lab.bench import Bench, Run
+from benchmarks.lab.bench import Bench, Run, in_turn
 from benchmarks.lab.figure import Figure, figure
+from benchmarks.lab.measures import of_ttfts
 from benchmarks.lab.page import Claim, Measurement, Page, Table
 from headway.core.limits import Batching
-from headway.metrics.quantiles import quantile
 from headway.report.scales import Linear
 from headway.report.text import duration, percent
 from headway.workload import Arrival, Stream, WorkloadSpec, build
@@ -90,13 +91,13 @@ def measure(
 ) -> Outcome:
     """Run both workloads in both modes so often, in turn."""
     workloads = {"mixed": mixed(num_requests), "equal": equal(num_requests)}
-    runs: dict[tuple[str, Batching], list[Run]] = {}
-    for _ in range(repetitions):
-        for name, arrivals in workloads.items():
-            for batching in MODES:
-                limits = {"batching": batching, "max_num_batched_tokens": BUDGET}
-                run = bench.run(arrivals, max_num_seqs=slots, **limits)
-                runs.setdefault((name, batching), []).append(run)
+
+    def run(setting: tuple[str, Batching]) -> Run:
+        name, batching = setting
+        limits = {"batching": batching, "max_num_batched_tokens": BUDGET}
+        return bench.run(workloads[name], max_num_seqs=slots, **limits)
+
+    runs = in_turn(product(workloads, MODES), repetitions, run)
     static, continuous = MODES
     return Outcome(
         mixed=(_mode(runs["mixed", static]), _mode(runs["mixed", continuous])),
@@ -107,10 +108,9 @@ def measure(
 def _mode(runs: Sequence[Run]) -> Mode:
     best = min(runs, key=lambda run: run.seconds)
     shapes = [step.shape for step in best.steps]
-    ttfts = [each.ttft_s for each in best.requests if each.ttft_s is not None]
     return Mode(
         tokens_per_s=best.tokens_per_s,
-        ttft_s=quantile(ttfts, 0.5),
+        ttft_s=of_ttfts(best.requests, 0.5),
         host_s=median(step.host_s for step in best.steps),
         ends_s=tuple(sorted(each.ended_at or 0.0 for each in best.requests)),
         padding=best.padding,

@@ -2,17 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
-
-from benchmarks.lab.machine import Stream, a100, config
-from headway.core.classes import ServiceClass
-from headway.sim import SimulationResult, simulate
-from headway.workload import Arrival
-
-CHATS = Stream((100, 500), (50, 250))
-DOCUMENTS = Stream((200, 1000), (100, 500))
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +32,3 @@ class Symptom:
     cure: str
     setup: str
     figures: tuple[Figure, ...]
-
-
-def run(arrivals: Sequence[Arrival], *classes: ServiceClass, **limits: Any) -> SimulationResult:
-    """Serve a workload on the machine of the lab, with other limits than its own."""
-    return simulate(config(*classes, **limits), arrivals, a100(), sample_every_s=0.25)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from benchmarks.lab.machine import MACHINE
+from benchmarks.lab.machine import CHATS, DOCUMENTS, MACHINE
 from benchmarks.lab.page import Claim, Page, Table
-from benchmarks.lab.symptom import CHATS, DOCUMENTS, Symptom
+from benchmarks.lab.symptom import Symptom
 from benchmarks.lab.symptoms_of_memory import coarse_blocks, left_clients, long_answers
 from benchmarks.lab.symptoms_of_steps import hold, long_prompts, recomputing
 

@@ -7,16 +7,23 @@ from dataclasses import replace
 from math import inf
 from statistics import fmean
 
-from benchmarks.lab.machine import Stream, a100, config, kv_blocks
-from benchmarks.lab.measures import of_ttfts
-from benchmarks.lab.symptom import DOCUMENTS, Figure, Symptom, run
+from benchmarks.lab.machine import (
+    DOCUMENTS,
+    SAMPLE_EVERY_S,
+    Stream,
+    a100,
+    config,
+    kv_blocks,
+    served,
+)
+from benchmarks.lab.measures import of_ttfts, running
+from benchmarks.lab.symptom import Figure, Symptom
 from headway.core.classes import ServiceClass
-from headway.core.config import SchedulerConfig
 from headway.report.text import duration, number, percent
 from headway.sim import RequestRecord, SimulationResult
 from headway.sim.fleet import simulate_fleet
 from headway.sim.replica import Machine
-from headway.sim.routers import RouterName, make_router
+from headway.sim.routers import RoundRobin
 from headway.workload import Arrival, Conduct, Workload, merged
 
 
@@ -29,7 +36,7 @@ def long_answers() -> Symptom:
 
     def shown(share: float) -> list[RequestRecord]:
         classes = (ServiceClass(name="short"), ServiceClass(name="long", max_running_share=share))
-        result = run(arrivals, *classes, max_num_seqs=16)
+        result = served(arrivals, *classes, max_num_seqs=16)
         return [each for each in result.requests if each.arrival.class_name == "short"]
 
     apart, together = shown(0.5), shown(1.0)
@@ -53,7 +60,7 @@ def coarse_blocks() -> Symptom:
     positions = kv_blocks() * 16
 
     def shown(size: int) -> SimulationResult:
-        return run(documents, num_blocks=positions // size, block_size=size, max_num_seqs=256)
+        return served(documents, num_blocks=positions // size, block_size=size, max_num_seqs=256)
 
     fine, coarse = shown(16), shown(512)
     return Symptom(
@@ -63,7 +70,7 @@ def coarse_blocks() -> Symptom:
         f"400 documents at once, {positions:,} positions of KV, 256 slots; off is blocks of 16, on "
         "is blocks of 512.",
         (
-            Figure("sequences at once", _running(fine), _running(coarse), number, rises=False),
+            Figure("sequences at once", running(fine), running(coarse), number, rises=False),
             Figure(
                 "TTFT p50",
                 of_ttfts(fine.requests, 0.5),
@@ -74,11 +81,6 @@ def coarse_blocks() -> Symptom:
     )
 
 
-def _running(result: SimulationResult) -> float:
-    """Sequences at once, on average while others wait."""
-    return fmean(each.num_running for each in result.samples if each.num_waiting)
-
-
 def left_clients() -> Symptom:
     """Return the sixth: nobody tells the scheduler that a client has left."""
     patience_s = 2.0
@@ -87,8 +89,7 @@ def left_clients() -> Symptom:
         replace(each, conduct=Conduct(leaves_after_s=patience_s)) if place % 2 else each
         for place, each in enumerate(stream)
     ]
-    made = config(max_num_seqs=64)
-    told, untold = _fleet(made, leaving), _fleet(made, stream)
+    told, untold = _with_clients(leaving), _with_clients(stream)
 
     def for_nobody(result: SimulationResult) -> float:
         """The share of the output tokens that came after their client had left."""
@@ -126,13 +127,8 @@ def left_clients() -> Symptom:
     )
 
 
-def _fleet(made: SchedulerConfig, arrivals: Sequence[Arrival]) -> SimulationResult:
-    machine = Machine(config=made, cost=a100(), sample_every_s=0.25)
-    router = make_router(
-        RouterName.ROUND_ROBIN,
-        1,
-        classes=made.classes,
-        num_kv_tokens=made.limits.num_kv_tokens,
-    )
-    (result,) = simulate_fleet([machine], router, Workload(arrivals, (), inf, {})).replicas
+def _with_clients(arrivals: Sequence[Arrival]) -> SimulationResult:
+    """Serve a workload whose clients may leave, which :func:`served` doesn't know."""
+    machine = Machine(config=config(), cost=a100(), sample_every_s=SAMPLE_EVERY_S)
+    (result,) = simulate_fleet([machine], RoundRobin(1), Workload(arrivals, (), inf, {})).replicas
     return result

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from benchmarks.lab.machine import Stream, kv_blocks
+from benchmarks.lab.machine import CHATS, DOCUMENTS, Stream, kv_blocks, served
 from benchmarks.lab.measures import of_gaps, of_ttfts, recomputed
-from benchmarks.lab.symptom import CHATS, DOCUMENTS, Figure, Symptom, run
+from benchmarks.lab.symptom import Figure, Symptom
 from headway.core.limits import Batching
 from headway.report.text import duration, number, percent
 from headway.sim import RequestRecord, SimulationResult
@@ -17,12 +17,12 @@ def hold() -> Symptom:
     """Return the first: a hold and preemption buy throughput with the tail."""
     chats = CHATS.poisson(1.5, 90.0)
     soon, later = (
-        run(chats, max_num_seqs=16, batching=Batching.STATIC, max_waiting_time_s=wait_s)
+        served(chats, max_num_seqs=16, batching=Batching.STATIC, max_waiting_time_s=wait_s)
         for wait_s in (0.0, 8.0)
     )
     documents = DOCUMENTS.at_once(400)
     fits, beyond = (
-        run(documents, num_blocks=LITTLE, max_num_seqs=slots, watermark_blocks=52)
+        served(documents, num_blocks=LITTLE, max_num_seqs=slots, watermark_blocks=52)
         for slots in (24, 64)
     )
     return Symptom(
@@ -65,8 +65,8 @@ def long_prompts() -> Symptom:
     """Return the second: whole prompts stop everybody."""
     chats, long = CHATS.poisson(4.0, 90.0), Stream((3000, 3500), (50, 100))
     arrivals = merged(chats, long.poisson(0.3, 90.0, seed=1))
-    chunked = run(arrivals, max_num_batched_tokens=512)
-    whole = run(arrivals, max_num_batched_tokens=4096, enable_chunked_prefill=False)
+    chunked = served(arrivals, max_num_batched_tokens=512)
+    whole = served(arrivals, max_num_batched_tokens=4096, enable_chunked_prefill=False)
 
     def short(result: SimulationResult) -> list[RequestRecord]:
         return [each for each in result.requests if each.arrival.prompt_tokens < 1000]
@@ -97,7 +97,7 @@ def long_prompts() -> Symptom:
 def recomputing() -> Symptom:
     """Return the third: the machine is busy with what it had computed before."""
     documents = DOCUMENTS.at_once(400)
-    fits, beyond = (run(documents, num_blocks=LITTLE, max_num_seqs=slots) for slots in (32, 128))
+    fits, beyond = (served(documents, num_blocks=LITTLE, max_num_seqs=slots) for slots in (32, 128))
 
     def positions_per_s(result: SimulationResult) -> float:
         return sum(result.steps.num_tokens) / result.end_s

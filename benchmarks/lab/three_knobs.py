@@ -7,19 +7,18 @@ from dataclasses import dataclass
 from itertools import pairwise, product
 
 from benchmarks.lab.figure import Doublings, Figure, figure
-from benchmarks.lab.machine import BLOCK_SIZE, MACHINE, Stream, a100, config, kv_blocks
-from benchmarks.lab.measures import p50_ttft_s, p99_tpot_s, recomputed
+from benchmarks.lab.machine import BLOCK_SIZE, CHATS, DOCUMENTS, MACHINE, kv_blocks, served
+from benchmarks.lab.measures import of_gaps, of_ttfts, p99_tpot_s, recomputed
 from benchmarks.lab.page import Claim, Page, Table
 from headway.core.limits import Batching
 from headway.report.scales import Linear
 from headway.report.text import duration, percent
-from headway.sim import simulate
 
-CHATS, RATE, SECONDS = Stream((100, 500), (50, 250)), 1.5, 90.0
+RATE, SECONDS = 1.5, 90.0
 WAITS_S = (1.0, 4.0, 8.0)
 WAITING_BATCHES = (4, 8, 16, 32)
 _ROUNDING_S = 1e-6
-DOCUMENTS, NUM_DOCUMENTS = Stream((200, 1000), (100, 500)), 400
+NUM_DOCUMENTS = 400
 BATCHES = (16, 32, 64, 128)
 #: parts of the pool that are kept free, from aggressive to mild
 WATERMARKS = (0.0, 0.03)
@@ -57,27 +56,26 @@ def experiment() -> Page:
 
 def _waited(batch: int, wait_s: float) -> Waited:
     limits = {"max_num_seqs": batch, "max_waiting_time_s": wait_s, "batching": Batching.STATIC}
-    result = simulate(config(**limits), CHATS.poisson(RATE, SECONDS), a100(), sample_every_s=1e9)
+    result = served(CHATS.poisson(RATE, SECONDS), **limits)
     batches: defaultdict[float | None, list[float]] = defaultdict(list)
     for each in result.requests:
         batches[each.started_at].append(each.queued_s or 0.0)
     late = sum(
         len(queued) < batch and max(queued) > wait_s - _ROUNDING_S for queued in batches.values()
     )
-    return Waited(late / len(batches), p50_ttft_s(result))
+    return Waited(late / len(batches), of_ttfts(result.requests, 0.5))
 
 
 def _preempted(batch: int, share: float) -> Preempted:
     blocks = kv_blocks() // 4
-    made = config(num_blocks=blocks, max_num_seqs=batch, watermark_blocks=int(share * blocks))
-    arrivals = DOCUMENTS.at_once(NUM_DOCUMENTS)
-    result = simulate(made, arrivals, a100(), sample_every_s=1e9)
+    limits = {"num_blocks": blocks, "max_num_seqs": batch, "watermark_blocks": int(share * blocks)}
+    result = served(DOCUMENTS.at_once(NUM_DOCUMENTS), **limits)
     return Preempted(
         result.statistics.num_preemptions,
         recomputed(result),
         result.output_throughput,
         p99_tpot_s(result),
-        max(gap for each in result.requests for gap in each.gaps_s()),
+        of_gaps(result.requests, 1.0),
     )
 
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from benchmarks.lab.bench import Bench, Run
+from benchmarks.lab.bench import Bench, Run, in_turn
 from benchmarks.lab.figure import Figure, figure
+from benchmarks.lab.measures import of_gaps, of_ttfts
 from benchmarks.lab.page import Claim, Measurement, Page, Table
-from headway.metrics.quantiles import quantile
 from headway.report.scales import Linear, around
 from headway.report.text import duration
 from headway.workload import Arrival
@@ -73,29 +73,28 @@ def measure(
     settings: Sequence[tuple[int, int]] = SETTINGS,
 ) -> Outcome:
     """Run each pair so often, in turn."""
-    runs: dict[tuple[int, int], list[Run]] = {pair: [] for pair in settings}
-    for _ in range(repetitions):
-        for slots, budget in settings:
-            run = bench.run(
-                arrivals or workload(), max_num_seqs=slots, max_num_batched_tokens=budget
-            )
-            runs[slots, budget].append(run)
+    served = arrivals or workload()
+
+    def run(pair: tuple[int, int]) -> Run:
+        slots, budget = pair
+        return bench.run(served, max_num_seqs=slots, max_num_batched_tokens=budget)
+
+    runs = in_turn(settings, repetitions, run)
     return Outcome(tuple(_setting(*pair, each) for pair, each in runs.items()))
 
 
 def _setting(slots: int, budget: int, runs: Sequence[Run]) -> Setting:
     best = min(runs, key=lambda run: run.seconds)
     shapes = [step.shape for step in best.steps]
-    gaps = [gap for each in best.requests for gap in each.gaps_s()]
     return Setting(
         slots,
         budget,
         most_seqs=max(shape.num_sequences for shape in shapes),
         most_tokens=max(shape.num_tokens for shape in shapes),
         tokens_per_s=best.tokens_per_s,
-        ttft_s=quantile([each.ttft_s or 0.0 for each in best.requests], 0.5),
-        itl_s=quantile(gaps, 0.5),
-        longest_s=max(gaps),
+        ttft_s=of_ttfts(best.requests, 0.5),
+        itl_s=of_gaps(best.requests, 0.5),
+        longest_s=of_gaps(best.requests, 1.0),
     )
 
 

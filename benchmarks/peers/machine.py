@@ -36,13 +36,18 @@ class ForkJoin:
 
 def description() -> dict[str, Any]:
     return {
-        "processor": _first("/proc/cpuinfo", "model name") or platform.processor(),
+        "processor": processor(),
         "cores": usable_cores(),
         "memory": _first("/proc/meminfo", "MemTotal"),
         "load_before": os.getloadavg()[0],
         "system": platform.platform(),
         "python": platform.python_version(),
     }
+
+
+def processor() -> str:
+    """Return the name of the processor, as far as the system tells it."""
+    return _first("/proc/cpuinfo", "model name") or platform.processor()
 
 
 def _first(path: str, key: str) -> str:

@@ -187,7 +187,6 @@ float highest_magnitude(const float* values, size_t count) {
 
 IntegerGroup quantise_group(const float* values, float scale) {
   IntegerGroup g{};
-  g.scale[0] = g.scale[1] = scale;
   constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: what is added to it is rounded to a whole number
   // Beyond all values where there is no sound scale: then all codes are 0.
   const float divisor = scale > 0 ? scale : std::numeric_limits<float>::infinity();

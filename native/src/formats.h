@@ -32,7 +32,7 @@ void dequantise_row(Stored format, const uint8_t* row, size_t columns, float* ou
 // Not a number if one of the values is not finite: then a scale made of it spoils what is computed.
 float highest_magnitude(const float* values, size_t count);
 
-// Round to int8 with a given scale.
+// Round to int8 with a given scale: the codes alone.
 IntegerGroup quantise_group(const float* values, float scale);
 
 }  // namespace headway

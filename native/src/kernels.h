@@ -38,7 +38,7 @@ struct LinearArgs {
   int num_rows;
   const uint8_t* codes;
   const uint8_t* scales;
-  const float* bias;           // or null
+  const float* bias;  // or null
   float* out;
   size_t out_stride;
 };

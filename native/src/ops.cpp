@@ -195,7 +195,7 @@ Tensor Ops::pack(const Tensor& x, const std::vector<int32_t>* rows, Kind kind) {
   const int count = rows ? static_cast<int>(rows->size()) : x.rows;
   Tensor out = make(kind, count, x.columns);
   const PackArgs args{x.floats(), x.stride(), rows ? rows->data() : nullptr, out.layout, out.data.get()};
-  over_tiles(count, x.columns * 0.5, 
+  over_tiles(count, x.columns * 0.5,
              [&](int begin, int end, int thread) { kernels_.pack(args, begin, end, tile_rows(thread, out)); });
   return out;
 }

@@ -109,7 +109,7 @@ void products(const std::string& isa) {
     for (const char* target : {"", "F32", "BF16", "INT8"}) {
       Matrix matrix(256);
       const std::vector<uint8_t> data = stored_rows(numbers, name, 75, 256);
-      matrix.add(name, target, data.data(), 75, nullptr, ops->pool());
+      matrix.add(name, target, data.data(), 75, nullptr, ops->weights(), ops->pool());
       print(std::string("linear ") + name + " " + target, ops->linear(x, matrix));
     }
   }
@@ -149,5 +149,6 @@ int main(int argc, char** argv) {
   rows(isa);
   attention(isa, KvType::f32, "F32");
   attention(isa, KvType::bf16, "BF16");
+  attention(isa, KvType::int8, "INT8");
   return 0;
 }

@@ -416,14 +416,14 @@ def _keeper(settings: Settings, executor: Executor, name: str) -> ProfileKeeper 
     kept = settings.profile
     if kept.path is None:
         return None
-    from headway.sim.kept_profile import ProfileKeeper
+    from headway.sim.kept_profile import EVERY_S, ProfileKeeper
 
     return ProfileKeeper(
         executor,
         RealClock().now,
         Path(kept.path),
         name=machine_name(name, settings),
-        every_s=kept.every_s,
+        every_s=kept.every_s or EVERY_S,
     )
 
 

@@ -10,49 +10,24 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from headway.cli.main import main
-
-CHUNK = 'data: {"choices": [{"index": 0, "text": " a", "finish_reason": %s}]}\n\n'
-USAGE = 'data: {"choices": [], "usage": {"prompt_tokens": 5, "completion_tokens": 2}}\n\n'
+from two_token_server import TwoTokens, serving
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(TwoTokens):
     """Answers two tokens, or nothing at all until it is told."""
 
-    protocol_version = "HTTP/1.1"
     hang: threading.Event | None = None
     seen: threading.Event
 
-    def do_GET(self) -> None:
-        self._send("application/json", b'{"data": [{"id": "tiny"}]}')
-
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["content-length"]))
+    def take(self, body: bytes) -> None:
         self.seen.set()
         if self.hang is not None:
             self.hang.wait(30)
-        body = CHUNK % "null" + CHUNK % '"length"' + USAGE + "data: [DONE]\n\n"
-        self._send("text/event-stream", body.encode())
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
-    def _send(self, kind: str, body: bytes) -> None:
-        self.send_response(200)
-        self.send_header("content-type", kind)
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-
-class QuietServer(ThreadingHTTPServer):
-    def handle_error(self, request: object, client_address: object) -> None:
-        """Nothing: clients that leave are meant to."""
 
 
 @pytest.fixture
@@ -65,17 +40,24 @@ def url(handler: type[Handler], monkeypatch: pytest.MonkeyPatch) -> Iterator[str
     for name in os.environ:
         if name.startswith("HEADWAY_") or name == "OPENAI_API_KEY":
             monkeypatch.delenv(name)
-    server = QuietServer(("127.0.0.1", 0), handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with serving(handler) as found:
+        yield found
 
 
 FAST = ["--request-rate", "inf", "--num-requests", "8", "--output-tokens", "2"]
+
+
+def test_targets_of_flags_stand_over_the_same_ones_of_the_file(url: str, tmp_path: Path) -> None:
+    path, made = tmp_path / "workload.toml", tmp_path / "x.json"
+    path.write_text(
+        "[classes.fast]\nttft_ms = 60000\ne2el_ms = 0.000001\n"
+        '[[streams]]\nclass = "fast"\nrequest_rate = inf\nnum_requests = 2\noutput_tokens = 2\n'
+    )
+    arguments = ["bench", url, "--workload", str(path), "--output", str(made), "--goodput"]
+    assert main([*arguments, "fast/ttft:50000"]) == 0
+    assert json.loads(made.read_text())["attained"] == 0.0, "the other target is still there"
+    assert main([*arguments, "fast/e2el:50000"]) == 0
+    assert json.loads(made.read_text())["attained"] == 1.0
 
 
 def test_everything_is_written(url: str, tmp_path: Path, capsys) -> None:
@@ -146,6 +128,10 @@ def test_a_workload_file_says_it_all(url: str, tmp_path: Path, capsys) -> None:
         ([*FAST, "--extra-body", "[]"], "--extra-body must be a JSON object"),
         ([*FAST, "--prompt-format", "ids", "--endpoint", "chat"], "needs --endpoint completions"),
         ([*FAST, "--require", "2"], "--require is a share"),
+        ([*FAST, "--require", "0.9"], "--require needs targets"),
+        ([*FAST, "--goodput", "ttft:1", "ttft:2"], "--goodput ttft:2: ttft is there twice"),
+        ([*FAST, "--goodput", "slow/ttft:1"], "class slow has targets, and no stream"),
+        ([*FAST, "--stall-s", "2"], "need stall_share"),
         ([*FAST, "--timeout-s", "0"], "--timeout-s must be above 0"),
         ([*FAST, "--warmup", "-1"], "--warmup must not be negative"),
         ([*FAST, "--ramp", "x"], "--ramp x: use RATE or RATE:FACTOR"),
@@ -197,3 +183,16 @@ def test_an_interrupted_one_reports_what_there_is(url: str, handler: type[Handle
     assert 1 <= printed["num_unfinished"] == printed["num_requests"] <= 8
     assert printed["warnings"][0].startswith("stopped before its end")
     assert "Traceback" not in errors
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+def test_a_file_that_cannot_be_written_does_not_cost_the_figures(
+    url: str, tmp_path: Path, capsys
+) -> None:
+    other = tmp_path / "x.csv"
+    files = ["--output", "/dev/full", "--csv", str(other)]
+    assert main(["bench", url, *FAST, *files]) == 1
+    captured = capsys.readouterr()
+    assert "8 of 8 requests completed" in captured.out
+    assert captured.err == "headway: error: /dev/full: No space left on device\n"
+    assert len(other.read_text().splitlines()) == 9

@@ -147,3 +147,11 @@ def test_own_holds_where_the_machine_becomes_slower_meanwhile(
     judged("--share", "0.5", "--json", clock=clock, loaded=bare(clock, Slowing()))
     figures = json.loads(capsys.readouterr().out)["loads"][0]["figures"]
     assert abs(figures["tpot_p50"]["error_percent"]) < 5
+
+
+def test_where_nothing_can_be_written_is_said_before_the_run(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    absent = tmp_path / "absent" / "profile.json"
+    assert main(["calibrate", "--output", str(absent)]) == 2
+    assert f"there is no folder {absent.parent}" in capsys.readouterr().err

@@ -148,6 +148,9 @@ def test_figures_of_an_a100_are_not_held_against_another_device(
         (["--batching", "static"], "--batching"),
         (["--concurrency", "8"], "in a closed loop each mode would get its requests"),
         (["--cancel-share", "0.5", "--cancel-after-s", "1"], "clients that go away"),
+        (["--stall-share", "0.01", "--num-requests", "1"], "clients that go away"),
+        (["--class", "other"], "the settings have no class other, but default"),
+        (["--duration-s", "1"], "request_rate inf would make more than 10,000,000 requests"),
         (["--simulated", "--swap-space-bytes", "1e9"], "--swap-space-bytes"),
         (["--max-num-batched-tokens", "16", "--max-num-seqs", "8"], "mode static-32: "),
     ],
@@ -184,3 +187,14 @@ def test_a_request_beyond_the_context_is_refused(capsys: pytest.CaptureFixture[s
     assert "the longest request has 2064 tokens" in refusal(
         capsys, "--prompt-tokens", "2000", "--output-tokens", "64"
     )
+
+
+def test_requests_of_an_unknown_class_are_refused_in_each_mode_with_the_reason(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "requests.csv"
+    path.write_text("at_s,prompt_tokens,output_tokens,class\n0,10,5,other\n")
+    arguments = ["--simulated", "--modes", "continuous", "--source", "csv", "--path", str(path)]
+    assert main(["compare", *arguments]) == 1
+    told = capsys.readouterr().out
+    assert "continuous: nothing was computed; rejected invalid_request: There is no class" in told

@@ -64,6 +64,16 @@ def test_toml_is_taken_back(capsys: pytest.CaptureFixture[str], tmp_path: Path) 
     assert settings["model"]["path"]["value"] == 'a "b" \\ é'
 
 
+def test_how_often_to_write_a_profile_is_refused_without_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["config", "--keep-profile-every-s", "60"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "profile.every_s has no effect without profile.path" in line
+    assert "profile.every_s from flag --keep-profile-every-s" in line
+    assert main(["config", "--keep-profile-every-s", "60", "--keep-profile", "p.json"]) == 0
+
+
 def test_flags_are_spelled_with_dash_or_underscore_and_values_stay() -> None:
     args = parse("--served_name=a_b", "--max_num_seqs", "8", "--journal", "x_y")
     settings = load(args).settings

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 import tomllib
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +22,7 @@ from headway.core.scheduler import Scheduler
 from headway.engine.journal import Journal
 from headway.sim.simulation import simulate
 from headway.workload import Arrival
+from two_token_server import TwoTokens, serving
 
 MACHINE = (
     *("--num-blocks", "2000", "--max-model-len", "1024", "--step-base-ms", "10"),
@@ -181,6 +180,37 @@ def test_a_device_shows_both_formulas(capsys: pytest.CaptureFixture[str], tmp_pa
     memory = found["arithmetic"]["memory"]
     assert memory["ungrouped_token_bytes"] == 2 * 4 * 512 * 2
     assert memory["token_bytes"] == memory["ungrouped_token_bytes"] / 4
+    device = ("--device", "a10", "--model-config", str(path))
+    assert "kv.capacity_bytes is not for --device" in refusal(
+        capsys, *device, *STREAM, "--capacity-bytes", "1GiB"
+    )
+
+
+def test_nobody_may_come_on_a_day_that_is_drawn(capsys: pytest.CaptureFixture[str]) -> None:
+    found = planned(
+        capsys, *MACHINE, "--request-rate", "0.3", "--duration-s", "6", *EASY, "--days", "20"
+    )
+    (ttft, _) = found["chosen"]["targets"]
+    assert None in ttft["by_day_s"]
+    assert ttft["held"] == ttft["of"] == 20
+
+
+def test_a_trace_beside_drawn_streams_is_planned_for_as_a_whole(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    trace, workload = tmp_path / "trace.csv", tmp_path / "w.toml"
+    rows = [f"{n},50,5,{'chat' if n < 80 else 'late'}" for n in range(100)]
+    trace.write_text("\n".join(["at_s,prompt_tokens,output_tokens,class", *rows]) + "\n")
+    workload.write_text(
+        "duration_s = 10\n[classes.'*']\nttft_ms = 500\n"
+        "[[streams]]\nclass = 'rare'\nrequest_rate = 0.3\n"
+        f"[[streams]]\nsource = 'csv'\npath = '{trace}'\n"
+    )
+    found = planned(capsys, *MACHINE, "--workload", str(workload), "--days", "20")
+    targets = {each["class_name"]: each for each in found["chosen"]["targets"]}
+    assert set(targets) == {"chat", "late", "rare"}
+    assert all(None in targets[name]["by_day_s"] for name in ("late", "rare"))  # nobody came
+    assert found["holds"]
 
 
 # ------------------------------------------------------------- what can't be held
@@ -207,6 +237,7 @@ def test_too_few_instances_end_with_1_and_write_no_settings(
         capsys, *MACHINE, *heavy, *EASY, "--max-instances", "1", "--write", str(settings), code=1
     )
     assert not found["holds"]
+    assert found["settings"] is None
     assert found["chosen"]["instances"] == 1
     assert found["binding"]["what"] != "nothing"
     assert not settings.exists()
@@ -250,35 +281,14 @@ def test_a_journal_is_planned_for(capsys: pytest.CaptureFixture[str], tmp_path: 
 
 # ------------------------------------------------------------- load tests
 
-CHUNK = 'data: {"choices": [{"index": 0, "text": " a", "finish_reason": %s}]}\n\n'
-USAGE = 'data: {"choices": [], "usage": {"prompt_tokens": 5, "completion_tokens": 2}}\n\n'
 
+class Handler(TwoTokens):
+    """Answers two tokens, or that it can't, and notes the classes of who came."""
 
-class Handler(BaseHTTPRequestHandler):
-    """Answers two tokens, or that it can't."""
-
-    protocol_version = "HTTP/1.1"
-    status = 200
     classes: list[str]
 
-    def do_GET(self) -> None:
-        self._send(200, "application/json", b'{"data": [{"id": "tiny"}]}')
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        self.classes.append(body.get("service_tier", "default"))
-        answer = CHUNK % "null" + CHUNK % '"length"' + USAGE + "data: [DONE]\n\n"
-        self._send(self.status, "text/event-stream", answer.encode())
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
-    def _send(self, status: int, kind: str, body: bytes) -> None:
-        self.send_response(status)
-        self.send_header("content-type", kind)
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+    def take(self, body: bytes) -> None:
+        self.classes.append(json.loads(body).get("service_tier", "default"))
 
 
 @pytest.fixture
@@ -288,14 +298,8 @@ def handler() -> type[Handler]:
 
 @pytest.fixture
 def url(handler: type[Handler]) -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with serving(handler) as found:
+        yield found
 
 
 @pytest.fixture
@@ -361,8 +365,11 @@ def test_a_server_that_is_not_there(capsys: pytest.CaptureFixture[str], plan: Pa
         (("--days", "0", *STREAM), "--days must be at least 1, not 0"),
         (("--max-instances", "0", *STREAM), "--max-instances must be at least 1"),
         (("--promise", "1.5", *STREAM), "--promise lies between 0 and 1, and is not 1.5"),
-        (("--write", "nowhere/s.toml", *STREAM), "--write nowhere/s.toml: there is no such folder"),
-        (("--output", ".", *STREAM), "--output .: there is no such folder, or it is one itself"),
+        (
+            ("--write", "nowhere/s.toml", *STREAM),
+            "nowhere/s.toml can't be written: there is no folder",
+        ),
+        (("--output", ".", *STREAM), ". can't be written: it is a folder"),
         (("--concurrency", "3"), "open loop"),
         (("--request-rate", "2", "--prompt-tokens", "2000"), "the longest request has 2064 tokens"),
         (("--plan", "p.json", *STREAM), "--plan goes with --verify URL"),
@@ -399,6 +406,7 @@ def test_reserved_slots_are_not_planned(capsys: pytest.CaptureFixture[str], tmp_
         ((), "--verify needs --plan FILE"),
         (("--plan", "{plan}", "--device", "a10"), "--device makes a plan"),
         (("--plan", "{plan}", "--days", "3"), "--days makes a plan"),
+        (("--plan", "{plan}", "--tensor-parallel", "2"), "--tensor-parallel makes a plan"),
         (("--plan", "{plan}", "--request-rate", "3"), "--request-rate makes a plan"),
         (("--plan", "{plan}", "--max-num-seqs", "3"), "--max-num-seqs makes a plan"),
         (("--plan", "{plan}", "--load", "0"), "--load must be above 0, not 0"),

@@ -187,3 +187,14 @@ def test_refusals(
 def test_an_unknown_device_is_refused(capsys: pytest.CaptureFixture[str], model: str) -> None:
     said = refusal(capsys, *FEW, "--device", "abacus", "--model-config", model)
     assert "no device is called abacus" in said
+
+
+def test_who_names_no_class_is_in_that_in_which_a_server_would_have_it(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    settings = tmp_path / "headway.toml"
+    settings.write_text("[classes.interactive]\nweight = 8\n[classes.batch]\nweight = 1\n")
+    found = simulated(capsys, *SIZED, *FEW, "--config", str(settings))
+    assert (found["completed"], list(found["classes"])) == (20, ["interactive"])
+    told = refusal(capsys, *SIZED, *FEW, "--config", str(settings), "--class", "other")
+    assert "the settings have no class other, but interactive, batch" in told

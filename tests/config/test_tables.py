@@ -247,6 +247,10 @@ def test_bad_tables(write: Callable[[str], Path], text: str, words: str) -> None
             "[scheduler]\nmax_partial_prefills = 1\nenable_chunked_prefill = false\n",
             "scheduler.max_partial_prefills has no effect without",
         ),
+        (
+            "[profile]\nevery_s = 60.0\n",
+            "profile.every_s has no effect without profile.path",
+        ),
         ('[server]\nclass_header = "X:Y"\n', "must be a header's name"),
         ('[server]\ntenant_header = "Authorization"\n', "none of authorization"),
         (

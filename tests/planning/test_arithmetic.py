@@ -25,9 +25,11 @@ LIMITS = SchedulerLimits(
 lengths = st.lists(st.tuples(st.integers(1, 60), st.integers(1, 40)), min_size=1, max_size=12)
 
 
-def arrivals(sizes: list[tuple[int, int]], gap_s: float = 1.0, **more: str) -> list[Arrival]:
+def arrivals(
+    sizes: list[tuple[int, int]], gap_s: float = 1.0, class_name: str = "default"
+) -> list[Arrival]:
     return [
-        Arrival(at_s=n * gap_s, prompt_tokens=prompt, output_tokens=output, **more)  # type: ignore[arg-type]
+        Arrival(at_s=n * gap_s, prompt_tokens=prompt, output_tokens=output, class_name=class_name)
         for n, (prompt, output) in enumerate(sizes)
     ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
 from math import inf
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.core.request import PromptHashes
-from headway.planning.days import RecordedDays, SpecDays, days, most_promised
+from headway.planning.days import RecordedDays, SpecDays, most_promised
 from headway.workload import (
     Arrival,
     ClosedLoop,
@@ -91,7 +92,7 @@ def test_days_have_the_rate_of_the_recording_on_average() -> None:
 def test_days_are_as_bursty_as_the_recording_at_the_length_of_its_bursts() -> None:
     recorded = bursts(0)
     for window_s in (1.0, 2.0, 5.0):
-        drawn = fmean(dispersion(day, window_s) for day in days(recorded, 40, 1))
+        drawn = fmean(dispersion(day, window_s) for day in RecordedDays(recorded).draw(40, 1))
         assert drawn == pytest.approx(dispersion(recorded, window_s), rel=0.1)
         assert drawn > 2.5  # Poisson has 1
 
@@ -114,11 +115,11 @@ def test_a_recording_that_is_resampled_first_makes_days_that_differ_more() -> No
 
 
 def test_days_are_the_same_for_a_seed_and_any_count() -> None:
-    recorded = bursts(0)
-    few, many = list(days(recorded, 2, 7)), list(days(recorded, 5, 7))
+    recorded = RecordedDays(bursts(0))
+    few, many = list(recorded.draw(2, 7)), list(recorded.draw(5, 7))
     assert many[:2] == few
     assert len({tuple(each.at_s for each in day.arrivals) for day in many}) == 5
-    assert next(days(recorded, 1, 8)) != few[0]
+    assert next(recorded.draw(1, 8)) != few[0]
 
 
 def test_copies_of_a_request_share_their_beginning_with_copies_alone() -> None:
@@ -204,6 +205,24 @@ def test_traces_are_resampled_beside_streams_that_are_drawn(tmp_path) -> None:
         assert 15 < by_class.count("drawn") < 70
         assert all(one.at_s <= other.at_s for one, other in pairwise(day.arrivals))
         assert day.duration_s == 40.0
+
+
+def test_all_of_a_trace_is_measured_with_drawn_days_beside_it(tmp_path) -> None:
+    path = trace_file(tmp_path, [float(n) for n in range(100)])
+    trace = Stream(source="csv", path=path, class_name="recorded")
+    drawn = Stream(process="constant", request_rate=0.5, class_name="drawn")
+    for duration_s in (7.0, 40.0, 400.0):
+        spec = WorkloadSpec(streams=(drawn, trace), duration_s=duration_s, targets=TARGETS)
+        measured = SpecDays(spec).measured()
+        classes = Counter(each.class_name for each in measured.arrivals)
+        assert measured.duration_s == pytest.approx(100)
+        assert classes["recorded"] == 100
+        assert classes["drawn"] == pytest.approx(50, rel=0.2)  # as many a second as on each day
+        assert all(one.at_s <= other.at_s < 100 for one, other in pairwise(measured.arrivals))
+        alone = SpecDays(replace(spec, streams=(trace,))).measured()
+        assert alone.arrivals == build(replace(spec, streams=(trace,), duration_s=None)).arrivals
+        by_seed = replace(spec, streams=(drawn,), seed=5)
+        assert SpecDays(by_seed).measured() == build(by_seed)
 
 
 def test_lengths_of_a_trace_with_times_of_its_own_are_drawn(tmp_path) -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from math import inf
-
 import pytest
 
-from headway.planning.days import RecordedDays
+from headway.planning.days import RecordedDays, SpecDays
 from headway.planning.doubt import doubts
 from headway.planning.trials import Terms
-from headway.workload import Arrival, Workload
+from headway.workload import Arrival, Stream, Workload, WorkloadSpec
 
 
 def recorded(num_days: float) -> RecordedDays:
@@ -43,7 +41,5 @@ def test_what_is_too_little_for_a_promise_is_said(
 
 
 def test_days_that_are_drawn_leave_nothing_to_record() -> None:
-    class Drawn:
-        num_recorded = inf
-
-    assert list(doubts(Drawn(), Terms())) == []  # type: ignore[arg-type]
+    drawn = SpecDays(WorkloadSpec(streams=(Stream(request_rate=1.0),), duration_s=1.0))
+    assert list(doubts(drawn, Terms())) == []

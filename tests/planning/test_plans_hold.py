@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from statistics import fmean
 
 import pytest
 from benchmarks.plans.halves import PoissonDays, dispersion, halves
 from benchmarks.plans.law import drawn_day, kept
 from benchmarks.plans.proof import Planned, edges, judged, planned
+from benchmarks.simulation import machine
 
 from headway.planning.chance import Chance
 from headway.planning.days import Days, RecordedDays
 from headway.planning.load import Load
-from headway.planning.trial import Aim, DayResult, TrialResult
+from headway.planning.trial import Aim, Candidate, DayResult, TrialResult
 from headway.planning.trials import Terms
+from headway.profiles.builtin import LLAMA_7B
 from headway.workload import Targets, Workload, WorkloadError
 
 TARGETS = Targets(ttft_s=1.0, tpot_s=0.1)
@@ -75,10 +78,10 @@ def test_a_law_draws_the_same_day_for_a_seed() -> None:
     assert drawn_day("a") == drawn_day("a") != drawn_day("b")
 
 
-def result(figures: list[float | None]) -> TrialResult:
+def result(figures: Sequence[float | None]) -> TrialResult:
     aim, load = Aim("default", "ttft", 1.0), Load(**dict.fromkeys(Load.__slots__, 0))
     days = tuple(DayResult({aim: each}, load) for each in figures)
-    return TrialResult(None, days)  # type: ignore[arg-type]  # nothing is simulated
+    return TrialResult(Candidate(machine(LLAMA_7B), 1), days)  # nothing is simulated
 
 
 def test_the_edge_is_where_one_more_day_holds_as_promised() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from math import inf
 
 import pytest
 from hypothesis import given
@@ -16,14 +17,14 @@ from headway.planning.arithmetic import Arithmetic, work_out
 from headway.planning.batch import Batch
 from headway.planning.chance import Chance
 from headway.planning.choices import Choice, Setup
-from headway.planning.days import Days
 from headway.planning.demand import demand_of
+from headway.planning.load import Load
 from headway.planning.plan import Plan, judged_targets, make_plan
 from headway.planning.search import Search, batches_around
 from headway.planning.trial import Aim, Candidate, DayResult, TrialResult
 from headway.planning.trials import Terms, Trials
 from headway.sim.replica import Machine
-from headway.workload import Stream, Targets, Workload, WorkloadSpec, build
+from headway.workload import Stream, Targets, Workload, WorkloadError, WorkloadSpec, build
 
 #: slow, so that few requests are a load
 COST = StepCosts(base_s=0.08, prefill_token_s=0.001, decode_s=0.01)
@@ -46,8 +47,13 @@ def arithmetic(asked: WorkloadSpec) -> Arithmetic:
     return work_out(demand_of(build(asked)), COST, LIMITS)
 
 
+IDLE = Load(**dict.fromkeys(Load.__slots__, 0))
+
+
 class Drawn:
     """Days of a spec, each of another seed."""
+
+    num_recorded = inf
 
     def __init__(self, asked: WorkloadSpec) -> None:
         self._asked = asked
@@ -56,10 +62,9 @@ class Drawn:
         return (build(replace(self._asked, seed=1000 * seed + n)) for n in range(count))
 
 
-def planned(asked: WorkloadSpec, **terms: float) -> tuple[Plan, Trials]:
-    days: Days = Drawn(asked)
-    made = Terms(num_days=4, num_screened=2, **terms)  # type: ignore[arg-type]
-    trials = Trials(days, made, machine_of)
+def planned(asked: WorkloadSpec, most_instances: int = 64) -> tuple[Plan, Trials]:
+    terms = Terms(num_days=4, num_screened=2, most_instances=most_instances)
+    trials = Trials(Drawn(asked), terms, machine_of)
     return make_plan(arithmetic(asked), COST, trials), trials
 
 
@@ -85,7 +90,7 @@ class Known(Trials):
         self.asked.append(setup.instances)
         holds = setup.instances >= self._enough and setup.batch.num_seqs == self._batch
         aim = Aim("default", "ttft", 1.0)
-        day = DayResult({aim: 0.5 if holds else 2.0}, None)  # type: ignore[arg-type]
+        day = DayResult({aim: 0.5 if holds else 2.0}, IDLE)
         candidate = Candidate(machine_of(setup.batch), setup.instances)
         return Choice(setup, TrialResult(candidate, (day,) * count))
 
@@ -176,3 +181,10 @@ def test_a_class_without_targets_has_to_keep_up() -> None:
     assert plan.holds
     lost, _ = planned(replace(spec(20), targets=targets), most_instances=1)
     assert not lost.holds
+
+
+def test_days_with_a_class_of_which_nothing_is_known_are_refused() -> None:
+    asked = spec(1, ttft_s=3.0)
+    other = replace(asked, streams=(replace(asked.streams[0], class_name="other"),))
+    with pytest.raises(WorkloadError, match="class other comes on some days"):
+        Trials(Drawn(other), Terms(), machine_of)

@@ -47,6 +47,14 @@ def test_if_other_seeds_refute_all_their_figures_are_said() -> None:
     assert "not enough: 97.0 % keep their targets in place of 50.0 %" in chosen.advice
 
 
+def test_a_gain_that_is_worth_it_is_named_whatever_less_is_beside_it() -> None:
+    chosen = decide(traded({ONE: 0.5, TWO: 0.506, THREE: 0.515}, {}))
+    assert (chosen.verdict, chosen.setting) == ("scale", THREE)
+    near = decide(traded({ONE: 0.5, TWO: 0.596, THREE: 0.6}, {}))
+    assert near.setting == TWO
+    assert decide(traded({ONE: 0.5, TWO: 0.506}, {})).verdict == "nothing"
+
+
 def test_fewer_instances_are_more_welcome_then_limits_near_the_present() -> None:
     near, far = Setting(1, 16), Setting(1, 32)
     assert traded({TWO: 1, far: 1, near: 1, ONE: 1}, {}).keepers() == [ONE, near, far, TWO]

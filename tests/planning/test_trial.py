@@ -22,22 +22,18 @@ from headway.workload import Arrival, Conduct, Targets, Workload
 COST = StepCosts(base_s=0.01, prefill_token_s=0.0001, decode_s=0.0)
 
 
-def machine(**limits: int) -> Machine:
-    known = {
-        "num_blocks": 100,
-        "block_size": 16,
-        "max_model_len": 1600,
-        "max_num_seqs": 4,
-        "max_num_batched_tokens": 256,
-    }
-    made = SchedulerLimits(**(known | limits))  # type: ignore[arg-type]
-    return Machine(config=SchedulerConfig(limits=made), cost=COST, sample_every_s=0.01)
+LIMITS = SchedulerLimits(
+    num_blocks=100, block_size=16, max_model_len=1600, max_num_seqs=4, max_num_batched_tokens=256
+)
 
 
-def day(times: list[float], *, ttft_s: float = 1.0, **more: object) -> Workload:
+def machine(limits: SchedulerLimits = LIMITS) -> Machine:
+    return Machine(config=SchedulerConfig(limits=limits), cost=COST, sample_every_s=0.01)
+
+
+def day(times: list[float], *, ttft_s: float = 1.0, conduct: Conduct | None = None) -> Workload:
     arrivals = [
-        replace(Arrival(at_s=at_s, prompt_tokens=100, output_tokens=11), **more)  # type: ignore[arg-type]
-        for at_s in times
+        Arrival(at_s=at_s, prompt_tokens=100, output_tokens=11, conduct=conduct) for at_s in times
     ]
     return Workload(arrivals, (), 10.0, {"*": Targets(ttft_s=ttft_s, tpot_s=0.0101)})
 
@@ -64,7 +60,7 @@ def test_more_engines_hold_what_one_does_not() -> None:
 
 
 def test_refused_and_expired_requests_took_for_ever() -> None:
-    refusing = machine(max_queue_requests=1)
+    refusing = machine(replace(LIMITS, max_queue_requests=1))
     late = day([0.0] * 12)
     result = trial(Candidate(refusing, 1), [late])
     assert [each.by_day for each in result.aims] == [(inf,), (inf,)]
@@ -133,7 +129,8 @@ def test_the_load_says_what_the_engines_did() -> None:
     assert one.kv_peak == pytest.approx(14 / 100)  # 100 and up to 11 positions in blocks of 16
     assert 0 < one.kv_mean <= one.kv_peak
     assert one.num_preemptions == 0
-    tight = simulate_day(Candidate(machine(num_blocks=14, max_model_len=112), 1), workload).load
+    small = machine(replace(LIMITS, num_blocks=14, max_model_len=112))
+    tight = simulate_day(Candidate(small, 1), workload).load
     assert tight.kv_peak == pytest.approx(1.0)
 
 
@@ -153,7 +150,9 @@ def test_interference_makes_days_slower_each_in_its_own_way() -> None:
     disturbed = trial(Candidate(machine(), 1, interference=slow), [day(times)] * 3)
     assert len(set(calm.aims[1].by_day)) == 1
     assert len(set(disturbed.aims[1].by_day)) > 1
-    assert all(each > calm.aims[1].by_day[0] for each in disturbed.aims[1].by_day)  # type: ignore[operator]
+    (calm_s, *_) = calm.aims[1].by_day
+    assert calm_s is not None
+    assert all(each is not None and each > calm_s for each in disturbed.aims[1].by_day)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from report_samples import crowd, record, report
 
-from headway.report import CSV_COLUMNS, Outcome, RampStep, as_text, to_json, write_csv
+from headway.report import CSV_COLUMNS, Outcome, RampStep, as_text, page, to_json, write_csv
 from headway.report.text import duration, number, percent
 from headway.workload import Targets
 
@@ -149,3 +149,13 @@ def test_numbers_for_people() -> None:
     ]
     assert [number(v) for v in (0, 0.123, 12.34, 1234.5)] == ["0", "0.12", "12.3", "1,234"]
     assert [percent(v) for v in (None, 0.5, 0.99999, 1.0)] == ["–", "50.0 %", "99.9 %", "100.0 %"]
+
+
+def test_failures_come_with_what_was_wrong_with_the_first_of_each_kind() -> None:
+    refused = [record(at, (), outcome=Outcome.FAILED, error="http 400") for at in (0.0, 1.0, 2.0)]
+    refused[1].detail, refused[2].detail = "no class\nnosuch", "later"
+    lost = record(3.0, (), outcome=Outcome.FAILED, error="timeout")
+    made = report([*refused, lost])
+    assert "  3 x http 400, first: no class nosuch\n  1 x timeout\n" in as_text(made)
+    assert to_json(made)["error_details"] == {"http 400": "no class\nnosuch"}
+    assert "<td>no class\nnosuch</td>" in page(made)

@@ -190,6 +190,29 @@ def test_who_goes_first_among_tenants_does_not_depend_on_how_often_it_is_asked()
     assert_same(config, random_arrivals(random, 60, ["default"]))
 
 
+@pytest.mark.parametrize("seed", [302, 592])
+def test_leaps_end_where_a_tenant_that_was_passed_gets_to_go_first(seed: int) -> None:
+    """All slots are taken, and who goes first may displace nobody; then another one does."""
+    random = Random(f"heads {seed}")
+    size = SchedulerLimits(
+        num_blocks=random.choice((20, 24, 30)),
+        block_size=4,
+        max_model_len=80,
+        max_num_seqs=random.choice((2, 3, 4, 5)),
+        max_num_batched_tokens=64,
+        max_passes=16,
+    )
+    weights = (("x", random.choice((1.0, 2.0, 4.0))),)
+    policy = PolicyConfig(name=PolicyName.FAIR, tenant_weights=weights)
+    now, arrivals = 0.0, []
+    for _ in range(30):
+        now += random.expovariate(4)
+        prompt, output = random.choice((1, 2, 3, 30, 40, 50)), random.choice((2, 10, 28))
+        tenant = random.choice("xy")
+        arrivals.append(arrival(at_s=now, prompt=prompt, output=output, tenant=tenant))
+    assert_same(SchedulerConfig(limits=size, policy=policy), arrivals)
+
+
 @pytest.mark.parametrize("policy", list(PolicyName))
 def test_clients_that_leave_leave_alike(policy: PolicyName) -> None:
     random = Random(f"leaving {policy}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -24,6 +25,7 @@ from headway.sim.kept_profile import ProfileKeeper
 from headway.sim.live import LiveEngine
 
 COSTS = StepCosts(base_s=0.01, prefill_token_s=0.001, decode_s=0.002)
+SLOW = StepCosts(base_s=0.02, prefill_token_s=0.002, decode_s=0.004)
 DECODES = StepShape((), 4, 80, 20, 20)
 
 
@@ -77,7 +79,7 @@ def test_the_next_start_begins_with_it_and_follows_the_machine(tmp_path: Path) -
     first = Served(path)
     first.serve(150)
     first.keeper.close()
-    again = Served(path, StepCosts(base_s=0.02, prefill_token_s=0.002, decode_s=0.004))
+    again = Served(path, SLOW)
     assert again.keeper.profile().device.seconds(DECODES) == pytest.approx(0.018, rel=0.01)
     again.serve(2000)
     again.keeper.close()
@@ -109,6 +111,67 @@ def test_a_disk_that_fails_is_said_and_serving_goes_on(
     with caplog.at_level(logging.WARNING):
         served.keeper.close()
     assert "was not written" in caplog.text
+
+
+def test_a_write_that_fails_half_way_leaves_the_profile_before_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "profile.json"
+    served = Served(path)
+    served.serve(150)
+    served.keeper.close()
+    before = path.read_text()
+
+    def write_half(self: Path, text: str, encoding: str) -> None:
+        self.write_bytes(text[: len(text) // 2].encode(encoding))
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", write_half)
+    served.keeper.close()
+    assert "No space left on device" in caplog.text
+    assert [each.name for each in tmp_path.iterdir()] == ["profile.json"]
+    assert path.read_text() == before
+
+
+def test_an_engine_that_dies_while_it_writes_disturbs_none_that_follows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "profile.json"
+    served = Served(path)
+    served.serve(150)
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", lambda self, target: self)  # it comes so far, and dies
+        served.keeper.close()
+    (left,) = tmp_path.iterdir()
+    left.write_text(left.read_text()[:99])
+    again = Served(path)
+    again.serve(150)
+    again.keeper.close()
+    assert read_profile(path).device.seconds(DECODES) == pytest.approx(0.018, rel=0.01)
+
+
+def test_two_engines_that_write_the_same_profile_at_once_write_one_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The second writes all of its own while the first is between writing and replacing."""
+    path = tmp_path / "profile.json"
+    first, second = Served(path), Served(path, SLOW)
+    first.serve(150)
+    second.serve(150)
+    replace, is_first = Path.replace, [True]
+
+    def replace_later(self: Path, target: Path) -> Path:
+        if is_first:
+            is_first.clear()
+            second.keeper.close()
+            assert read_profile(path).device.seconds(DECODES) == pytest.approx(0.036, rel=0.01)
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", replace_later)
+    first.keeper.close()
+    assert not caplog.records
+    assert read_profile(path).device.seconds(DECODES) == pytest.approx(0.018, rel=0.01)
+    assert [each.name for each in tmp_path.iterdir()] == ["profile.json"]
 
 
 def test_the_last_one_is_written_though_the_disk_is_still_at_the_one_before(

@@ -11,7 +11,7 @@ from headway.core.limits import SchedulerLimits
 from headway.report import Outcome, figures
 from headway.sim import simulate
 from headway.sim.as_report import records_of
-from headway.workload import Arrival
+from headway.workload import Arrival, Conduct
 
 COST = StepCosts(base_s=1.0, prefill_token_s=0.0, decode_s=0.0)
 
@@ -52,3 +52,16 @@ def test_what_still_runs_is_unfinished() -> None:
     result = simulate(config(ServiceClass()), arrivals, COST, until_s=5.0)
     (only,) = records_of(result.requests)
     assert (only.outcome, only.ended_s) == (Outcome.UNFINISHED, None)
+
+
+def test_only_who_got_so_far_has_stopped_reading_and_who_was_refused_is_told_why() -> None:
+    stalls = Conduct(stalls_after_tokens=3, stalls_for_s=1.0)
+    arrivals = [
+        Arrival(at_s=0.0, prompt_tokens=8, output_tokens=4, conduct=stalls),
+        Arrival(at_s=0.0, prompt_tokens=8, output_tokens=2, conduct=stalls),
+        Arrival(at_s=0.0, prompt_tokens=600, output_tokens=4, conduct=stalls),
+    ]
+    far, near, refused = records_of(simulate(config(ServiceClass()), arrivals, COST).requests)
+    assert (far.stalled, near.stalled, refused.stalled) == (True, False, False)
+    assert refused.error == "rejected context_length_exceeded"
+    assert "512" in refused.detail

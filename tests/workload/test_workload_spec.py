@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import islice
 from math import inf
 from pathlib import Path
@@ -365,6 +366,11 @@ def test_a_bad_file_is_refused_in_one_line(tmp_path: Path, text: str, message: s
             {"request_rate": 1.0, "stall_share": 0.6, "cancel_share": 0.6, "cancel_after_s": 1.0},
             "together more than 1",
         ),
+        ({"request_rate": 1.0, "stall_after_tokens": 3}, "need stall_share"),
+        ({"concurrency": 1, "burstiness": 0.5}, "burstiness goes with process gamma"),
+        ({"source": "azure", "path": "x", "prompt_tokens": 9}, "source azure says the lengths"),
+        ({"source": "csv", "path": "x", "output_tokens": 9}, "source csv says the lengths"),
+        ({"request_rate": 1.0, "output_tokens": 10**9}, "from 1 to 10,000,000"),
         ({"request_rate": 1.0, "prompt_tokens": "x"}, "is no length"),
         ({"request_rate": 1.0, "output_tokens": 0}, "is no length"),
     ],
@@ -379,6 +385,14 @@ def test_nothing_in_the_time_is_refused() -> None:
         requests(Stream(request_rate=0.001, process="constant"), duration_s=1.0)
 
 
+@pytest.mark.parametrize("count", [None, 10**9])
+@pytest.mark.parametrize("rate", [inf, 1e9])
+def test_more_requests_than_memory_holds_are_refused(rate: float, count: int | None) -> None:
+    stream = Stream(request_rate=rate, num_requests=count)
+    with pytest.raises(WorkloadError, match="would make more than 10,000,000 requests"):
+        WorkloadSpec(streams=(stream,), duration_s=1e3)
+
+
 def test_every_key_has_a_meaning_and_a_kind() -> None:
     keys = stream_keys()
     assert len({key.name for key in keys}) == len(keys)
@@ -390,3 +404,15 @@ def test_a_path_counts_from_the_folder_of_the_file(tmp_path: Path) -> None:
     written(tmp_path, AZURE, "azure.csv")
     path = written(tmp_path, '[[streams]]\nsource = "azure"\npath = "azure.csv"')
     assert len(build(read_spec(path)).arrivals) == 10
+
+
+def test_prompts_without_times_come_at_the_rate_once_each_in_order(tmp_path: Path) -> None:
+    lines = "".join(f'{{"prompt": "Grüße {n}", "output_tokens": 3}}\n' for n in range(50))
+    stream = Stream(source="jsonl", path=str(written(tmp_path, lines)), request_rate=5.0)
+    made = requests(stream)
+    assert [each.prompt.text for each in made if each.prompt] == [f"Grüße {n}" for n in range(50)]
+    times = [each.at_s for each in made]
+    assert times == sorted(set(times))
+    assert 5 < times[-1] < 20
+    with pytest.raises(WorkloadError, match="of one moment have no rate"):
+        requests(replace(stream, process="trace"))

@@ -51,10 +51,7 @@ HW_INLINE int32_t quantise_head(const float* x, int width, int8_t* codes, float&
     const uint32_t here = highest_magnitude_bits(v, v);
     bits = here > bits ? here : bits;
   }
-  float highest;
-  __builtin_memcpy(&highest, &bits, 4);
-  scale = highest / 127.0f;
-  const F inverse = splat(highest > 0.0f ? 127.0f / highest : 0.0f);
+  const F inverse = scale_of(bits, scale);
   int32_t total = 0;
   for (int d = 0; d < width; d += kLanes) total += to_int8(codes + d, mul(load(x + d), inverse));
   return total;

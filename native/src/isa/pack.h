@@ -28,6 +28,14 @@ HW_INLINE int32_t put_codes(uint32_t* out, F x) {
   return sum;
 }
 
+// The scale of values whose highest magnitude has these bits; returned is what they are multiplied by.
+HW_INLINE F scale_of(uint32_t highest_bits, float& scale) {
+  float highest;
+  __builtin_memcpy(&highest, &highest_bits, 4);
+  scale = highest / 127.0f;
+  return splat(highest > 0.0f ? 127.0f / highest : 0.0f);
+}
+
 // One scale for each group of 32. Where a value is not finite, neither is the scale, and so nothing
 // that is computed from the group: nothing is hidden by rounding it away.
 HW_INLINE void pack_int8(const float* row, const TileLayout& layout, uint8_t* tile, int r) {
@@ -39,11 +47,8 @@ HW_INLINE void pack_int8(const float* row, const TileLayout& layout, uint8_t* ti
   uint32_t* out = (uint32_t*)tile + r;
   for (size_t g = 0; g < layout.groups(); ++g, row += kGroup) {
     const F left = load(row), right = load(row + kLanes);
-    const uint32_t bits = highest_magnitude_bits(left, right);
-    float highest;
-    __builtin_memcpy(&highest, &bits, 4);
-    const float scale = highest / 127.0f;
-    const F inverse = splat(highest > 0.0f ? 127.0f / highest : 0.0f);
+    float scale;
+    const F inverse = scale_of(highest_magnitude_bits(left, right), scale);
     const int32_t first = put_codes(out, mul(left, inverse));
     const int32_t second = put_codes(out + kLanes / 4 * kRowTile, mul(right, inverse));
     out += kGroup / 4 * kRowTile;
@@ -91,6 +96,13 @@ HW_INLINE void put_sums(const TileLayout& layout, uint8_t* tile) {
   }
 }
 
+// The scales of all rows, and in `inverse` what their values are multiplied by.
+HW_INLINE void put_scales(float* scales, const F (&tops)[kRowTile], float (&inverse)[kLanes]) {
+  const F highest = highest_bits_of(tops);
+  store_some<kRowTile>(scales, div(highest, splat(127.0f)));
+  store(inverse, where_less(zero(), highest, div(splat(127.0f), highest), zero()));
+}
+
 // Round kLanes values of all rows.
 template <class Values>
 HW_INLINE void put_codes(int8_t* codes, const float (&inverse)[kLanes], const Values& values) {
@@ -110,10 +122,8 @@ HW_INLINE void pack_int8_tile(const float* const (&rows)[kRowTile], const TileLa
       x[0][r] = load(rows[r] + g * kGroup), x[1][r] = load(rows[r] + g * kGroup + kLanes);
       tops[r] = max_bits(magnitude(x[0][r]), magnitude(x[1][r]));
     }
-    const F highest = highest_bits_of(tops);
-    store_some<kRowTile>(layout.scales(tile) + g * kRowTile, div(highest, splat(127.0f)));
     alignas(64) float inverse[kLanes];
-    store(inverse, where_less(zero(), highest, div(splat(127.0f), highest), zero()));
+    put_scales(layout.scales(tile) + g * kRowTile, tops, inverse);
     int8_t* codes = (int8_t*)tile + g * kGroup * kRowTile;
 #pragma GCC unroll 2
     for (int half = 0; half < 2; ++half) {
@@ -125,20 +135,21 @@ HW_INLINE void pack_int8_tile(const float* const (&rows)[kRowTile], const TileLa
 
 // ------------------------------------------------------------------ wide groups
 
+HW_INLINE size_t wide_end(size_t begin, const TileLayout& layout) {
+  const size_t end = begin + kWideGroup;
+  return end < layout.columns ? end : layout.columns;
+}
+
 // A turned row. Not finite values spoil a group as above.
 HW_INLINE void pack_wide(const float* row, const TileLayout& layout, uint8_t* tile, int r) {
   float* scales = layout.scales(tile) + r;
   int32_t* sums = (int32_t*)(scales + layout.row_of_groups());
   uint32_t* out = (uint32_t*)tile + r;
   for (size_t begin = 0; begin < layout.columns; begin += kWideGroup) {
-    const size_t rest = layout.columns - begin, end = begin + (rest < kWideGroup ? rest : kWideGroup);
+    const size_t end = wide_end(begin, layout);
     F top = zero();
     for (size_t i = begin; i < end; i += kLanes) top = max_bits(top, magnitude(load(row + i)));
-    const uint32_t bits = highest_magnitude_bits(top, top);
-    float highest;
-    __builtin_memcpy(&highest, &bits, 4);
-    *scales = highest / 127.0f;
-    const F inverse = splat(highest > 0.0f ? 127.0f / highest : 0.0f);
+    const F inverse = scale_of(highest_magnitude_bits(top, top), *scales);
     int32_t sum = 0;
     for (size_t i = begin; i < end; i += kLanes, out += kLanes / 4 * kRowTile) {
       sum += put_codes(out, mul(load(row + i), inverse));
@@ -152,17 +163,15 @@ HW_INLINE void pack_wide_tile(const float* const (&rows)[kRowTile], const TileLa
   float* scales = layout.scales(tile);
   int32_t* sums = (int32_t*)(scales + layout.row_of_groups());
   for (size_t begin = 0; begin < layout.columns; begin += kWideGroup) {
-    const size_t rest = layout.columns - begin, end = begin + (rest < kWideGroup ? rest : kWideGroup);
+    const size_t end = wide_end(begin, layout);
     F tops[kRowTile];
 #pragma GCC unroll 8
     for (int r = 0; r < kRowTile; ++r) tops[r] = zero();
     for (size_t i = begin; i < end; i += kLanes)
 #pragma GCC unroll 8
       for (int r = 0; r < kRowTile; ++r) tops[r] = max_bits(tops[r], magnitude(load(rows[r] + i)));
-    const F highest = highest_bits_of(tops);
-    store_some<kRowTile>(scales, div(highest, splat(127.0f)));
     alignas(64) float inverse[kLanes];
-    store(inverse, where_less(zero(), highest, div(splat(127.0f), highest), zero()));
+    put_scales(scales, tops, inverse);
     RowInts sum = {};
     for (size_t i = begin; i < end; i += kLanes) {
       put_codes((int8_t*)tile + i * kRowTile, inverse, [&](int r) HW_LAMBDA { return load(rows[r] + i); });
@@ -216,8 +225,8 @@ static void pack(const PackArgs& a, int begin, int end, float* rows) {
   pack_rows(a.layout, a.out, begin, end, [&](int i) HW_LAMBDA {
     const float* row = a.rows + (a.chosen ? a.chosen[i] : i) * a.stride;
     if (a.layout.kind != Kind::int8_wide) return row;
-    float* copy = rows + i % kRowTile * a.stride;
-    __builtin_memcpy(copy, row, a.stride * 4);
+    float* copy = rows + i % kRowTile * a.layout.columns;
+    __builtin_memcpy(copy, row, a.layout.columns * 4);
     return turned(copy, a.layout);
   });
 }

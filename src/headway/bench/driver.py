@@ -123,6 +123,5 @@ class Driver:
             class_name=arrival.class_name,
             tenant=arrival.tenant,
             input_tokens=arrival.prompt_tokens,
-            stalled=arrival.conduct is not None and arrival.conduct.stalls,
         )
         return Job(self._name + name, arrival, record)

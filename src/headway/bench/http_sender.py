@@ -109,7 +109,6 @@ class StreamedAnswer:
         self._is_stream = False
         self._refused = bytearray()
         self._has_finished = False
-        self._has_stalled = False
         self.usage: Usage | None = None
         self.connection: Connection | None = None
 
@@ -162,11 +161,10 @@ class StreamedAnswer:
             raise _Left
         if (
             self.connection is not None
-            and conduct.stalls_after_tokens is not None
-            and count >= conduct.stalls_after_tokens
-            and not self._has_stalled
+            and conduct.stalls_within(count)
+            and not self._record.stalled
         ):
-            self._has_stalled = True
+            self._record.stalled = True
             self.connection.pause(conduct.stalls_for_s)
 
 

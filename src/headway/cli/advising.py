@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any, TextIO
 
 from headway.cli.machine import Simulated
@@ -69,6 +69,11 @@ class Question:
     simulated: Simulated
     cost: StepCost
 
+    @property
+    def instances(self) -> int:
+        """How many there are at present."""
+        return self.args.replicas or 1
+
     def machines(self, count: int, seed: int) -> list[Machine]:
         """Return new instances."""
         return self.simulated.replicas(count, self.cost, seed)
@@ -81,23 +86,15 @@ class Question:
         Raises:
             UsageError: several are asked for in vain.
         """
-        first = self.spec.seed
-        number = self.args.seeds or _SEEDS
-        if self._is_drawn():
-            return self._built(first, number), self._built(first + number, number)
-        if (self.args.seeds or 1) > 1:
-            raise UsageError("--seeds: nothing is drawn here, so that all give the same")
-        return self._built(first, 1), {}
-
-    def _is_drawn(self) -> bool:
-        if self.simulated.interference is not None:
-            return True
-        one, other = self._built(self.spec.seed, 2).values()
-        return one.arrivals != other.arrivals
-
-    def _built(self, first: int, number: int) -> dict[int, Workload]:
-        seeds = range(first, first + number)
-        return {seed: build(replace(self.spec, seed=seed)) for seed in seeds}
+        first, number = self.spec.seed, self.args.seeds or _SEEDS
+        built = cache(lambda seed: build(replace(self.spec, seed=seed)))
+        is_same = built(first).arrivals == built(first + 1).arrivals
+        if is_same and self.simulated.interference is None:
+            if (self.args.seeds or 1) > 1:
+                raise UsageError("--seeds: nothing is drawn here, so that all give the same")
+            return {first: built(first)}, {}
+        chosen, others = range(first, first + number), range(first + number, first + 2 * number)
+        return {seed: built(seed) for seed in chosen}, {seed: built(seed) for seed in others}
 
     def facts(self, **more: Fact) -> dict[str, Fact]:
         """Return how it is simulated."""
@@ -120,13 +117,11 @@ class Question:
 
 def on_batching(question: Question) -> Answer:
     """Whether batching is the right tool, and which mode pays."""
-    machine = replace(question.simulated.machine, cost=question.cost)
-    seed = question.spec.seed
     found = advise(
-        machine,
+        replace(question.simulated.machine, cost=question.cost),
         build(question.spec),
+        lambda: question.machines(1, question.spec.seed)[0],
         hard=question.args.hard,
-        make=lambda: question.machines(1, seed)[0],
     )
     return Answer(
         title=f"Whether to batch: {question.simulated.name}",
@@ -140,20 +135,19 @@ def on_batching(question: Question) -> Answer:
 
 def on_trade(question: Question) -> Answer:
     """What a larger batch and one more instance buy."""
-    instances = question.args.replicas or 1
     workloads, others = question.workloads()
     found = trade(
         question.machines,
         workloads,
-        instances,
+        question.instances,
         others=others,
         window_s=question.args.window_s,
         tell=_tell,
     )
     return Answer(
-        title=f"Batches or instances: {instances} x {question.simulated.name}",
+        title=f"Batches or instances: {question.instances} x {question.simulated.name}",
         value=trade_to_json(found),
-        facts=_of_fleet(question, instances, found.num_seeds),
+        facts=_of_fleet(question, found.num_seeds),
         warnings=found.left_out,
         text=partial(trade_as_text, found),
         page=partial(trade_page, found),
@@ -163,14 +157,13 @@ def on_trade(question: Question) -> Answer:
 
 def on_isolation(question: Question) -> Answer:
     """One pool for all classes, or one of its own for each."""
-    instances = question.args.replicas or 1
     workloads, others = question.workloads()
-    found = isolate(question.machines, workloads, instances, others=others, tell=_tell)
+    found = isolate(question.machines, workloads, question.instances, others=others, tell=_tell)
     left_out = f"{found.num_left_out} divisions further from the work of the classes are left out"
     return Answer(
-        title=f"One pool or several: {instances} x {question.simulated.name}",
+        title=f"One pool or several: {question.instances} x {question.simulated.name}",
         value=isolation_to_json(found),
-        facts=_of_fleet(question, instances, found.num_seeds),
+        facts=_of_fleet(question, found.num_seeds),
         warnings=[left_out] if found.num_left_out else [],
         text=partial(isolation_as_text, found),
         page=partial(isolation_page, found),
@@ -178,10 +171,10 @@ def on_isolation(question: Question) -> Answer:
     )
 
 
-def _of_fleet(question: Question, instances: int, num_seeds: int) -> dict[str, Fact]:
+def _of_fleet(question: Question, num_seeds: int) -> dict[str, Fact]:
     return question.facts(
         num_seeds=num_seeds,
-        num_replicas=instances,
+        num_replicas=question.instances,
         router="least-loaded",
         promised_share=PROMISED_SHARE,
     )

@@ -75,6 +75,7 @@ def run(args: argparse.Namespace) -> int:
     """Run the load test; 1 if nothing was completed, or the required share was not met."""
     _check(args)
     spec = spec_from(args, default_rate=None if args.ramp is None else 1.0)
+    _check_required(args, spec)
     work = _offline(args, spec) if args.offline else _over_http(args, spec)
     from headway.bench.running import run_until_stopped
 
@@ -93,6 +94,11 @@ def _check(args: argparse.Namespace) -> None:
         raise UsageError(f"--warmup must not be negative, not {args.warmup}")
     if args.require is not None and not 0 < args.require <= 1:
         raise UsageError(f"--require is a share between 0 and 1, not {args.require:g}")
+
+
+def _check_required(args: argparse.Namespace, spec: WorkloadSpec) -> None:
+    if args.require is not None and not any(each.are_any for each in spec.targets.values()):
+        raise UsageError("--require needs targets: --goodput ttft:MS, or those of a workload file")
 
 
 def _options(args: argparse.Namespace) -> Options:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from headway.cli.options import add_model_argument, add_settings, load
 from headway.cli.output import print_json, print_rows, print_warnings
+from headway.cli.reporting import writable
 from headway.errors import UsageError
 
 if TYPE_CHECKING:
@@ -39,7 +40,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_model_argument(parser)
     parser.add_argument(
-        "--output", metavar="FILE", default="profile.json", help="the profile (profile.json)"
+        "--output",
+        metavar="FILE",
+        type=writable,
+        default="profile.json",
+        help="the profile (profile.json)",
     )
     parser.add_argument(
         "--most-s", type=float, metavar="S", default=60.0, help="how long (default: 60)"

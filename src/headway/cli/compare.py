@@ -12,7 +12,7 @@ from headway.cli.machine import add_machine
 from headway.cli.options import add_settings, load
 from headway.cli.output import print_warnings
 from headway.cli.reporting import add_files, write
-from headway.cli.workload import add_workload, spec_from
+from headway.cli.workload import add_workload, placed, spec_from
 from headway.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
@@ -68,10 +68,12 @@ def run(args: argparse.Namespace) -> int:
     modes = _modes(args)
     _check(args)
     spec = _spec(args)
-    workload = _workload(spec)
+    _refuse_misconduct(spec)
     from headway.cli.comparing import live_bench, simulated_bench
 
     settings = _settings_by_mode(args, modes)
+    spec = placed(spec, next(iter(settings.values())))
+    workload = _workload(spec)
     largest = max(settings.values(), key=lambda each: each.scheduler.max_num_seqs)
     bench = (
         simulated_bench(args, largest, workload)
@@ -144,14 +146,17 @@ def _workload(spec: WorkloadSpec) -> Workload:
             "concurrency: in a closed loop each mode would get its requests at other times; "
             "compare in an open one, with request_rate"
         )
-    if any(each.conduct is not None for each in workload.arrivals):
+    if not workload.arrivals:
+        raise UsageError("the workload has no requests")
+    return workload
+
+
+def _refuse_misconduct(spec: WorkloadSpec) -> None:
+    if any(each.cancel_share or each.stall_share for each in spec.streams):
         raise UsageError(
             "cancel_share and stall_share: clients that go away or stop reading get other answers "
             "in each mode, so that they can't be compared; leave them out"
         )
-    if not workload.arrivals:
-        raise UsageError("the workload has no requests")
-    return workload
 
 
 def _settings_by_mode(args: argparse.Namespace, modes: Sequence[Mode]) -> dict[str, Settings]:

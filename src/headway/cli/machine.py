@@ -36,6 +36,9 @@ def add_machine(parser: argparse.ArgumentParser) -> None:
     )
 
 
+ROUTERS = ("round-robin", "least-loaded", "prefix-aware", "class-isolated")
+
+
 @dataclass(frozen=True, slots=True)
 class Simulated:
     """What is simulated.
@@ -68,16 +71,13 @@ def load_simulated(args: argparse.Namespace) -> Loaded:
     return load(args)
 
 
-def simulated_from(
-    args: argparse.Namespace, settings: Settings, context: int | None = None
-) -> Simulated:
-    """Return the machine that flags and settings say; ``context`` goes before what these say of it.
+def simulated_from(args: argparse.Namespace, settings: Settings) -> Simulated:
+    """Return the machine that flags and settings say.
 
     Raises:
         UsageError: they contradict each other, or leave something open; the message says what.
     """
-    profile = _profile(args, settings)
-    return simulated_on(profile, settings, context or _context(args, settings))
+    return simulated_on(_profile(args, settings), settings, _context(args, settings))
 
 
 def simulated_on(profile: Profile, settings: Settings, context: int | None) -> Simulated:
@@ -94,6 +94,11 @@ def simulated_on(profile: Profile, settings: Settings, context: int | None) -> S
     num_blocks = settings.kv.num_blocks
     if num_blocks is None and isinstance(cost, Roofline):
         kv = settings.kv
+        if kv.capacity_bytes is not None:
+            raise ConfigError(
+                "kv.capacity_bytes is not for --device, whose memory the data sheet says: set "
+                "kv.num_blocks or kv.memory_utilization"
+            )
         num_blocks = cost.num_kv_blocks(block_size=kv.block_size, utilization=kv.memory_utilization)
         if num_blocks < 1:
             raise ConfigError(f"{profile.name}: no KV block fits beside the weights")

@@ -101,7 +101,6 @@ class OfflineSender:
 
 async def _read(stream: TextStream, record: Record, conduct: Conduct, now: Now) -> Outcome:
     """Take the answer as it comes; closing the stream early cancels it."""
-    has_stalled = False
     while await stream.next_batch():
         record.ended_s = now()
         record.token_times.append(record.ended_s)
@@ -110,8 +109,8 @@ async def _read(stream: TextStream, record: Record, conduct: Conduct, now: Now) 
         record.num_cached_tokens = stream.usage.num_cached_tokens
         if conduct.leaves_after_tokens is not None and count >= conduct.leaves_after_tokens:
             return Outcome.CANCELLED
-        if conduct.stalls and count >= (conduct.stalls_after_tokens or 0) and not has_stalled:
-            has_stalled = True
+        if conduct.stalls_within(count) and not record.stalled:
+            record.stalled = True
             await asyncio.sleep(conduct.stalls_for_s)
     return Outcome.COMPLETED
 

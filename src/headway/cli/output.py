@@ -14,11 +14,10 @@ def print_json(value: object) -> None:
 
 def print_rows(rows: Iterable[Sequence[str]], *, indent: str = "") -> None:
     """Print rows with their columns aligned."""
-    table = [tuple(row) for row in rows]
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    for row in table:
-        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
-        print((indent + "  ".join(cells)).rstrip())
+    from headway.report.text import left_aligned
+
+    for line in left_aligned(rows):
+        print(indent + line)
 
 
 def print_warnings(warnings: Iterable[str]) -> None:

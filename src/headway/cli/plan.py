@@ -5,16 +5,16 @@ from __future__ import annotations
 import argparse
 import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headway.cli.machine import add_machine, load_simulated
+from headway.cli.machine import ROUTERS, add_machine, load_simulated
 from headway.cli.options import add_settings
 from headway.cli.output import print_warnings
 from headway.cli.plan_machine import Ground, ground_of, promised_by_settings
 from headway.cli.plan_output import report_plan, report_unmeetable
 from headway.cli.plan_source import Source, source_from
 from headway.cli.plan_verify import add_verify, check_without_verify, verify
+from headway.cli.reporting import writable
 from headway.cli.workload import add_workload
 from headway.errors import UsageError
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 SECTIONS = ("model", "scheduler", "kv", "simulation")
 #: the flag --seed is the workload's here
 _WITHOUT = ("model.seed",)
-_ROUTERS = ("round-robin", "least-loaded", "prefix-aware", "class-isolated")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -41,8 +40,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_plan(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--write", metavar="FILE", help="write the settings there (TOML)")
-    group.add_argument("--output", metavar="FILE", help="write the whole plan there (JSON)")
+    files = (("--write", "the settings there (TOML)"), ("--output", "the whole plan there (JSON)"))
+    for flag, text in files:
+        group.add_argument(flag, metavar="FILE", type=writable, help=f"write {text}")
     group.add_argument(
         "--promise",
         type=float,
@@ -61,7 +61,7 @@ def _add_plan(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--max-instances", type=int, metavar="N", help="at most (default: 64)")
     group.add_argument(
         "--router",
-        choices=_ROUTERS,
+        choices=ROUTERS,
         help="which instance gets a request (default: least-loaded)",
     )
 
@@ -83,7 +83,6 @@ def make(args: argparse.Namespace) -> int:
     from headway.sim.requests import longest_of
 
     terms = _terms(args)
-    _check_files(args)
     loaded = load_simulated(args)
     source = source_from(args, promised_by_settings(loaded.settings))
     demand = demand_of(source.workload, source.day_s)
@@ -129,14 +128,6 @@ def _plan(
         warnings.append(ground.seen.warning)
     report_plan(args, ground, source, plan, terms, router, warnings)
     return 0 if plan.holds else 1
-
-
-def _check_files(args: argparse.Namespace) -> None:
-    """Refuse a folder that isn't there, before anything is simulated for it."""
-    for flag in ("write", "output"):
-        value = getattr(args, flag)
-        if value is not None and (Path(value).is_dir() or not Path(value).parent.is_dir()):
-            raise UsageError(f"--{flag} {value}: there is no such folder, or it is one itself")
 
 
 def _terms(args: argparse.Namespace) -> Terms:

@@ -32,14 +32,12 @@ class Ground:
         simulated: the machine that they make, with as many blocks as its memory holds.
         seen: an eye on the range of its step costs, if they have one.
         memory: where its KV comes from, if that is known.
-        args: the flags.
     """
 
     loaded: Loaded
     simulated: Simulated
     seen: Watched | None
     memory: KvMemory | None
-    args: argparse.Namespace
 
     @property
     def most_seqs(self) -> int:
@@ -70,10 +68,20 @@ class Ground:
 
     def machine_of(self, batch: Batch) -> Machine:
         """Return the machine with a batch."""
+        from headway.config.scheduling import scheduler_config
+
         settings = self.loaded_for(batch).settings
-        limits = self.simulated.machine.config.limits
-        made = simulated_from(self.args, settings, limits.max_model_len)
-        return replace(self.simulated.machine, config=made.machine.config)
+        machine, num_blocks = self.simulated.machine, settings.kv.num_blocks
+        assert num_blocks is not None, "a plan sets them where nobody has"
+        known = machine.config.limits
+        config = scheduler_config(
+            settings,
+            max_model_len=known.max_model_len,
+            num_blocks=num_blocks,
+            num_swap_blocks=known.num_swap_blocks,
+        )
+        limits = replace(config.limits, max_plans_in_flight=known.max_plans_in_flight)
+        return replace(machine, config=replace(config, limits=limits))
 
     def _num_blocks(self, batch: Batch) -> int:
         """Never more than the batch can use with sequences of full length, as the server has it."""
@@ -197,7 +205,7 @@ def ground_of(args: argparse.Namespace, loaded: Loaded, workload: Workload) -> G
         memory = _of_device(simulated, counted.settings)
     cost, seen = watched(simulated.machine.cost)
     simulated = replace(simulated, machine=replace(simulated.machine, cost=cost))
-    return Ground(loaded, simulated, seen, memory, args)
+    return Ground(loaded, simulated, seen, memory)
 
 
 def _refuse_reservations(settings: Settings) -> None:

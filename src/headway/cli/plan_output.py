@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headway.cli.output import print_json, print_warnings
+from headway.cli.output import print_warnings
 from headway.cli.plan_machine import Ground
 from headway.cli.plan_source import Source
+from headway.cli.reporting import write_value
 from headway.config import Loaded, to_toml
 
 if TYPE_CHECKING:
@@ -23,21 +22,20 @@ def report_unmeetable(args: argparse.Namespace, machine: str, lost: Sequence[Unm
     """Say which targets no setup can meet, and the best that can; always 1."""
     from dataclasses import asdict
 
+    value = {"meetable": False, "machine": machine, "unmeetable": [asdict(each) for each in lost]}
+    write_value(args, value, text=lambda: "\n".join(_unmeetable(machine, lost)))
+    return 1
+
+
+def _unmeetable(machine: str, lost: Sequence[Unmeetable]) -> Iterator[str]:
     from headway.planning.describe import milliseconds
 
-    value = {"meetable": False, "machine": machine, "unmeetable": [asdict(each) for each in lost]}
-    if args.output is not None:
-        Path(args.output).write_text(json.dumps(value) + "\n", encoding="utf-8")
-    if args.json:
-        print_json(value)
-        return 1
-    print(f"these targets can't be met on {machine}: one request alone misses them")
+    yield f"these targets can't be met on {machine}: one request alone misses them"
     for each in lost:
-        print(
+        yield (
             f"  {each.class_name}: {each.target.upper()} p99 {milliseconds(each.limit_s)}, and the "
             f"best that can is {milliseconds(each.best_s)}"
         )
-    return 1
 
 
 def report_plan(
@@ -56,7 +54,7 @@ def report_plan(
     interferes = ground.simulated.interference is not None
     assumed = list(assumptions(plan.arithmetic, router, interferes=interferes))
     loaded = ground.loaded_for(plan.chosen.setup.batch)
-    text = settings_text(loaded, plan)
+    text = settings_text(loaded, plan) if plan.holds else None
     value = {
         **plan_as_json(plan, terms),
         "machine": ground.simulated.name,
@@ -67,17 +65,11 @@ def report_plan(
         "workload": source.as_json(),
         "settings": text,
     }
-    if args.write is not None and plan.holds:
-        Path(args.write).write_text(text, encoding="utf-8")
-    elif args.write is not None:
+    lines = _lines(ground, plan, terms, assumed, text, args.write)
+    written = () if text is None else ((args.write, lambda file: file.write(text)),)
+    if text is None and args.write is not None:
         print_warnings([f"{args.write} is not written, since nothing holds"])
-    if args.output is not None:
-        Path(args.output).write_text(json.dumps(value, allow_nan=False) + "\n", encoding="utf-8")
-    if args.json:
-        print_json(value)
-        return
-    for line in _lines(ground, plan, terms, assumed, text, args.write):
-        print(line)
+    write_value(args, value, text=lambda: "\n".join(lines), others=written)
 
 
 def settings_text(loaded: Loaded, plan: Plan) -> str:
@@ -98,7 +90,7 @@ def _lines(
     plan: Plan,
     terms: Terms,
     assumed: Sequence[str],
-    text: str,
+    text: str | None,
     written: str | None,
 ) -> Iterator[str]:
     from headway.planning.describe import steps
@@ -112,7 +104,7 @@ def _lines(
     yield "assumed"
     yield from (f"  {each}" for each in assumed)
     yield ""
-    if not plan.holds:
+    if text is None:
         yield "there are no settings that hold"
     elif written is not None:
         yield f"settings written to {written}: headway serve --config {written}"

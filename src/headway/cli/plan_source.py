@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,16 +73,15 @@ def source_from(args: argparse.Namespace, known: Mapping[str, Targets]) -> Sourc
 
 
 def _written(spec: WorkloadSpec) -> Source:
-    """Return a day of a spec; of traces alone all that they have, since any of it may come.
+    """Return what is known of the days of a spec: of traces all that they have may come on one.
 
     Raises:
-        UsageError: a class of it does not come on that day, so nothing is known of it.
+        UsageError: a class of it does not come then, so nothing is known of it.
     """
-    from headway.planning.days import is_recorded
-    from headway.workload import build
+    from headway.planning.days import SpecDays
 
-    all_recorded = all(map(is_recorded, spec.streams))
-    workload = build(replace(spec, duration_s=None) if all_recorded else spec)
+    days = SpecDays(spec)
+    workload = days.measured()
     come = {None, *(each.class_name for each in workload.arrivals)}  # None: the trace says it
     for each in spec.streams:
         if each.class_name not in come and not workload.loops:
@@ -89,7 +89,7 @@ def _written(spec: WorkloadSpec) -> Source:
                 f"no request of class {each.class_name} comes on the day that is planned for: "
                 "make it longer (duration_s), or leave the class out"
             )
-    return Source(workload, spec, day_s=spec.duration_s if all_recorded else None)
+    return Source(workload, spec, day_s=spec.duration_s if days.num_recorded < inf else None)
 
 
 def recorded(path: Path, targets: Mapping[str, Targets], day_s: float | None = None) -> Source:
@@ -115,7 +115,7 @@ def source_of_json(value: Mapping[str, Any], targets: Mapping[str, Targets]) -> 
     Raises:
         UsageError: it is gone, or was none.
     """
-    from headway.workload import Stream, WorkloadSpec, build
+    from headway.workload import Stream, WorkloadSpec
 
     if "journal" in value:
         return recorded(Path(value["journal"]), targets, value.get("duration_s"))
@@ -125,7 +125,7 @@ def source_of_json(value: Mapping[str, Any], targets: Mapping[str, Targets]) -> 
     spec = WorkloadSpec(
         streams=streams, duration_s=value["duration_s"], seed=value["seed"], targets=targets
     )
-    return Source(build(spec), spec)
+    return _written(spec)
 
 
 def _rate(value: float | str | None) -> float | None:

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headway.cli.http_target import add_http, check_http, http_setup
-from headway.cli.output import print_json, print_rows, print_warnings
+from headway.cli.output import print_warnings
 from headway.cli.plan_source import source_of_json
+from headway.cli.reporting import write_value
 from headway.cli.workload import flags_of_stream
 from headway.config import all_settings
 from headway.errors import UsageError
@@ -31,8 +32,12 @@ _PLANNING = (
     *("weights", "config", "write", "seed", "promise", "days", "screening_days"),
     *("max_instances", "router"),
 )
+_UNPLANNED = {**dict.fromkeys(_PLANNING), "tensor_parallel": 1}
 _TESTING = ("plan", "load", "api_key", "header", "class_header", "tenant_header", "extra_body")
-_TESTING_DEFAULTS = {"endpoint": "completions", "prompt_format": "text", "timeout_s": 600.0}
+_UNTESTED = {
+    **dict.fromkeys(_TESTING),
+    **{"endpoint": "completions", "prompt_format": "text", "timeout_s": 600.0},
+}
 
 
 def add_verify(parser: argparse.ArgumentParser) -> None:
@@ -54,10 +59,15 @@ def check_without_verify(args: argparse.Namespace) -> None:
     Raises:
         UsageError: one was given.
     """
-    unset = {**dict.fromkeys(_TESTING), **_TESTING_DEFAULTS}
+    for flag in _given(args, _UNTESTED):
+        raise UsageError(f"{flag} goes with --verify URL")
+
+
+def _given(args: argparse.Namespace, unset: Mapping[str, object]) -> Iterator[str]:
+    """Yield the flags that have another value than this one."""
     for name, value in unset.items():
         if getattr(args, name) != value:
-            raise UsageError(f"--{name.replace('_', '-')} goes with --verify URL")
+            yield "--" + name.replace("_", "-")
 
 
 def verify(args: argparse.Namespace) -> int:
@@ -79,12 +89,8 @@ def verify(args: argparse.Namespace) -> int:
     found = verdicts(measured.records, aims, expected)
     print_warnings(measured.doubts)
     value = _as_json(measured, found, expected, factor)
-    if args.output is not None:
-        Path(args.output).write_text(json.dumps(value) + "\n", encoding="utf-8")
-    if args.json:
-        print_json(value)
-    else:
-        _print(args.verify, measured, found, expected, factor)
+    lines = _lines(args.verify, measured, found, expected, factor)
+    write_value(args, value, text=lambda: "\n".join(lines))
     return 0 if all(each.held for each in found) else 1
 
 
@@ -94,7 +100,7 @@ def _check(args: argparse.Namespace) -> None:
         raise UsageError("--verify needs --plan FILE, which headway plan --output writes")
     if args.load is not None and not 0 < args.load < float("inf"):
         raise UsageError(f"--load must be above 0, not {args.load:g}")
-    given = ["--" + each.replace("_", "-") for each in _PLANNING if getattr(args, each) is not None]
+    given = list(_given(args, _UNPLANNED))
     given += ["--" + each.replace("_", "-") for each in flags_of_stream(args)]
     given += [s.flag for s in all_settings() if s.key in vars(args) and s.flag != "--model"]
     if given:
@@ -142,24 +148,24 @@ def _fresh_day(plan: Mapping[str, Any], aims: Sequence[Aim], factor: float) -> W
 # ------------------------------------------------------------- what it says
 
 
-def _print(
+def _lines(
     url: str,
     measured: Measured,
     found: Sequence[Verdict],
     expected: Expected | None,
     factor: float,
-) -> None:
+) -> Iterator[str]:
     from headway.planning.choices import counted
+    from headway.report.text import left_aligned
 
     held = all(each.held for each in found)
-    print(f"{measured.model} at {url}, {factor:g} times the planned load:")
+    yield f"{measured.model} at {url}, {factor:g} times the planned load:"
     head = ("target", "limit", "measured", "simulated days", "")
-    print_rows([head, *map(_row, found)], indent="  ")
+    yield from (f"  {each}" for each in left_aligned([head, *map(_row, found)]))
     failed = sum(each.outcome != "completed" for each in measured.records)
-    print(f"  {counted(len(measured.records), 'request')}, {failed} not completed")
-    for line in _said_before(expected, factor):
-        print(f"  {line}")
-    print("held" if held else "not held")
+    yield f"  {counted(len(measured.records), 'request')}, {failed} not completed"
+    yield f"  {_said_before(expected, factor)}"
+    yield "held" if held else "not held"
 
 
 def _row(each: Verdict) -> tuple[str, ...]:
@@ -174,12 +180,10 @@ def _row(each: Verdict) -> tuple[str, ...]:
     return aim_said(each.aim), milliseconds(each.aim.limit_s), measured, simulated, verdict
 
 
-def _said_before(expected: Expected | None, factor: float) -> Iterator[str]:
+def _said_before(expected: Expected | None, factor: float) -> str:
     if expected is None:
-        yield f"the plan did not simulate {factor:g} times its load"
-    else:
-        days = f"{expected.held} of {expected.of} days"
-        yield f"simulated at that load: all targets held on {days}"
+        return f"the plan did not simulate {factor:g} times its load"
+    return f"simulated at that load: all targets held on {expected.held} of {expected.of} days"
 
 
 def _as_json(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TextIO
 
 from headway.cli.output import print_json
@@ -31,12 +31,12 @@ def add_files(parser: argparse.ArgumentParser, row: str) -> argparse._ArgumentGr
         ("--html", "write a page with charts"),
     )
     for flag, text in files:
-        group.add_argument(flag, metavar="FILE", type=_writable, help=text)
+        group.add_argument(flag, metavar="FILE", type=writable, help=text)
     group.add_argument("--title", metavar="TEXT", help="of page and table")
     return group
 
 
-def _writable(path: str) -> str:
+def writable(path: str) -> str:
     """Find out before the work what would otherwise be found out after it."""
     folder = os.path.dirname(path) or "."
     if not os.path.isdir(folder):
@@ -69,17 +69,48 @@ def write(
     page: Callable[[], str],
     csv: Callable[[TextIO], None],
 ) -> None:
-    """Print ``value`` as JSON, or the text, after everything that was asked for is in its file."""
-    if args.output is not None:
-        with open(args.output, "w", encoding="utf-8") as file:
-            json.dump(value, file, allow_nan=False)
-    if args.csv is not None:
-        with open(args.csv, "w", encoding="utf-8", newline="") as file:
-            csv(file)
-    if args.html is not None:
-        with open(args.html, "w", encoding="utf-8") as file:
-            file.write(page())
+    """Write and print a report, as :func:`write_value` does, with its page and its rows."""
+    others = ((args.csv, csv), (args.html, lambda file: file.write(page())))
+    write_value(args, value, text=text, others=others)
+
+
+def write_value(
+    args: argparse.Namespace,
+    value: Mapping[str, Any],
+    *,
+    text: Callable[[], str],
+    others: Iterable[tuple[str | None, Callable[[TextIO], object]]] = (),
+) -> None:
+    """Print ``value`` as JSON, or the text, after everything that was asked for is in its file.
+
+    A file that can't be written doesn't cost the figures of a long run: the others are written, and
+    they are printed, before it is an error.
+
+    Args:
+        args: the flags, of which ``--output`` and ``--json`` count here.
+        value: what is found.
+        text: the same in words.
+        others: further files, if they were asked for, and what writes them.
+
+    Raises:
+        OSError: files could not be written; it is the first one's, and names it.
+    """
+    writers = [(args.output, lambda file: json.dump(value, file, allow_nan=False)), *others]
+    errors = [_failure(path, write_to) for path, write_to in writers if path is not None]
     if args.json:
         print_json(value)
     else:
         print(text())
+    for error in filter(None, errors):
+        raise error
+
+
+def _failure(path: str, write_to: Callable[[TextIO], object]) -> OSError | None:
+    """Write a file; what went wrong names it, which errors of writing don't by themselves."""
+    try:
+        with open(path, "w", encoding="utf-8", newline="") as file:
+            write_to(file)
+    except OSError as error:
+        error.filename = path
+        return error
+    return None

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from headway.cli.machine import Simulated, add_machine, load_simulated, simulated_from
+from headway.cli.machine import ROUTERS, Simulated, add_machine, load_simulated, simulated_from
 from headway.cli.options import add_settings
 from headway.cli.output import print_warnings
 from headway.cli.reporting import add_output, write
-from headway.cli.workload import add_workload, spec_from
+from headway.cli.workload import add_workload, placed, spec_from
 from headway.errors import UsageError
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 SECTIONS = ("model", "scheduler", "kv", "simulation")
 #: the flag --seed is the workload's here
 _WITHOUT = ("model.seed",)
-_ROUTERS = ("round-robin", "least-loaded", "prefix-aware", "class-isolated")
 _SHOWN = (
     "mean_ttft_ms",
     "p50_ttft_ms",
@@ -52,7 +51,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--router",
-        choices=_ROUTERS,
+        choices=ROUTERS,
         default="least-loaded",
         help="which engine gets a request (default: least-loaded)",
     )
@@ -78,6 +77,7 @@ def run(args: argparse.Namespace) -> int:
     spec = spec_from(args)
     loaded = load_simulated(args)
     print_warnings(loaded.warnings)
+    spec = placed(spec, loaded.settings)
     simulated = simulated_from(args, loaded.settings)
     collect_rarely()
     runs = []

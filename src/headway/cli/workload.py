@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from headway.errors import UsageError
 
 if TYPE_CHECKING:
+    from headway.config import Settings
     from headway.workload import Targets, WorkloadSpec
     from headway.workload.spec import Key
 
@@ -75,12 +76,57 @@ def spec_from(args: argparse.Namespace, *, default_rate: float | None = None) ->
         given["duration_s"] = args.duration_s
     if args.workload is None:
         stream = _stream(flags, default_rate, args.duration_s)
-        return WorkloadSpec(streams=(stream,), targets=targets_from(args.goodput), **given)
+        spec = WorkloadSpec(streams=(stream,), targets=targets_from(args.goodput), **given)
+        return _with_known_classes(spec)
     if flags:
         name = next(iter(flags)).replace("_", "-")
         raise UsageError(f"--{name} makes a stream of its own: it goes into the --workload file")
     spec = replace(read_spec(Path(args.workload)), **given)
-    return replace(spec, targets={**spec.targets, **targets_from(args.goodput)})
+    targets = dict(spec.targets)
+    for name, stated in targets_from(args.goodput).items():
+        targets[name] = targets[name].under(stated) if name in targets else stated
+    return _with_known_classes(replace(spec, targets=targets))
+
+
+def _with_known_classes(spec: WorkloadSpec) -> WorkloadSpec:
+    """Return the workload, if each class with targets is one of its own.
+
+    Raises:
+        UsageError: one isn't, so its targets would judge nobody.
+    """
+    from headway.workload import EVERY_CLASS
+
+    known = spec.class_names
+    for name in spec.targets:
+        if known is not None and name not in (EVERY_CLASS, *known):
+            raise UsageError(
+                f"class {name} has targets, and no stream: the workload has {', '.join(known)}"
+            )
+    return spec
+
+
+def placed(spec: WorkloadSpec, settings: Settings) -> WorkloadSpec:
+    """Return the workload with each request in the class in which a server would have it.
+
+    Raises:
+        UsageError: the settings have no such class.
+    """
+    from dataclasses import replace
+
+    known = list(settings.classes) or [settings.default_class]
+    streams = tuple(
+        each
+        if each.class_name or each.says_classes
+        else replace(each, class_name=settings.default_class)
+        for each in spec.streams
+    )
+    for each in streams:
+        if each.class_name is not None and each.class_name not in known:
+            raise UsageError(
+                f"the settings have no class {each.class_name}, but {', '.join(known)}: "
+                "a file for --config names more"
+            )
+    return replace(spec, streams=streams)
 
 
 def flags_of_stream(args: argparse.Namespace) -> list[str]:
@@ -105,7 +151,7 @@ def targets_from(given: list[str] | None) -> dict[str, Targets]:
     """Return the targets that ``--goodput`` states.
 
     Raises:
-        UsageError: it states none.
+        UsageError: it states none, or two for one figure.
     """
     from headway.workload import EVERY_CLASS, Targets
 
@@ -119,5 +165,8 @@ def targets_from(given: list[str] | None) -> dict[str, Targets]:
             value = 0.0
         if metric not in ("ttft", "tpot", "e2el") or not 0 < value < float("inf"):
             raise UsageError(f"--goodput {each}: use ttft:MS, tpot:MS or e2el:MS, or CLASS/ttft:MS")
-        made.setdefault(class_name or EVERY_CLASS, {})[f"{metric}_s"] = value / 1e3
+        of_class = made.setdefault(class_name or EVERY_CLASS, {})
+        if f"{metric}_s" in of_class:
+            raise UsageError(f"--goodput {each}: {named} is there twice")
+        of_class[f"{metric}_s"] = value / 1e3
     return {name: Targets(**values) for name, values in made.items()}

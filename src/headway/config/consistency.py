@@ -11,7 +11,7 @@ from headway.config.contradiction import contradict
 from headway.errors import ConfigError
 
 if TYPE_CHECKING:
-    from headway.config.settings import SchedulerSettings, ServerSettings, Settings
+    from headway.config.settings import ProfileSettings, SchedulerSettings, ServerSettings, Settings
 
 #: The class that there is if none is configured, and the default one if it is among others.
 DEFAULT_CLASS = "default"
@@ -64,6 +64,16 @@ def _check_long_prefills(scheduler: SchedulerSettings) -> None:
             f"scheduler.{threshold}",
             "scheduler.batching",
         )
+
+
+def check_profile(profile: ProfileSettings) -> None:
+    """Check the section ``profile`` in itself.
+
+    Raises:
+        ContradictionError: it says how often to write a profile, and not where.
+    """
+    if profile.every_s is not None and profile.path is None:
+        _no_effect("profile.every_s", "profile.path")
 
 
 def _no_effect(key: str, needed: str) -> None:

@@ -16,6 +16,7 @@ from typing import ClassVar, Literal
 from headway.config.consistency import (
     DEFAULT_CLASS,
     check_headers,
+    check_profile,
     check_scheduler,
     check_together,
 )
@@ -364,9 +365,17 @@ class ProfileSettings(Section):
         "profile to begin with, if it exists, and to keep current while serving; unset: none",
         flag="keep-profile",
     )
-    every_s: float = setting(
-        60.0, "how often the profile is written", above=0, flag="keep-profile-every-s"
+    every_s: float | None = setting(
+        None,
+        "how often the profile is written; unset: 60",
+        above=0,
+        flag="keep-profile-every-s",
     )
+
+    def __post_init__(self) -> None:
+        """Refuse an interval at which nothing is written."""
+        Section.__post_init__(self)
+        check_profile(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,4 @@
-"""Starts and resumes waiting sequences: who goes first, who may pass, who must wait.
-
-Between classes the weighted service decides, or with ``priority`` and ``slo`` the keys; a class
-below its minimum share goes before all. Inside a class its queue decides.
+"""Starts and resumes waiting sequences in their turns: who may pass, who must wait.
 
 A sequence that goes first but lacks blocks is *blocked*. Others may start before it a bounded
 number of times, on blocks *borrowed* from it: they are preempted as soon as it can start with
@@ -10,16 +7,16 @@ these, so it never starts later than it would have without them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from headway.core.accounts import ClassAccount
 from headway.core.draft import StepDraft
 from headway.core.limits import Batching, SchedulerLimits
 from headway.core.policy import Policies
-from headway.core.queues import FairQueue, KeyQueue
+from headway.core.queues import KeyQueue
 from headway.core.sequence import Sequence
 from headway.core.slots import Slots
+from headway.core.standstill import Standstill
 from headway.core.starting import Free, Starting, Verdict
+from headway.core.turns import Turns
 from headway.core.work import Work
 
 _MAX_SKIPPED = 32
@@ -38,24 +35,19 @@ class Admission:
         limits: SchedulerLimits,
         policies: Policies,
         slots: Slots,
+        turns: Turns,
         starting: Starting,
     ) -> None:
         self._work = work
         self._limits = limits
         self._policies = policies
         self._slots = slots
+        self._turns = turns
         self._starting = starting
-        self._accounts = tuple(work.accounts.values())
-        self._queues = tuple(account.queue for account in self._accounts)
-        self._reserving = tuple(a for a in self._accounts if a.has_reservation)
         self._blocked: list[Sequence] = []  # who lacked blocks when last looked at
-        self._may_rest = self._decides_alike(limits)
-        #: the queue of the only class, if its order stays as it is
-        self._line = self._only_line()
-        #: what there was when nobody could start beside decodes alone
-        self._in_vain: tuple[int, ...] | None = None
+        self._standstill = Standstill(work, limits, policies, turns)
 
-    # ---------------------------------------------------------------- whose turn it is
+    # ---------------------------------------------------------------- a step
 
     def run(self, draft: StepDraft, now: float, ahead_of: Sequence | None = None) -> None:
         """Start waiting sequences while slots, budget and blocks last.
@@ -63,25 +55,43 @@ class Admission:
         With ``ahead_of`` only those start that go before that running prefill.
         A step that had to preempt admits nobody: the blocks are needed by those who run.
         """
-        accounts = self.open_accounts(now)
+        accounts = self._turns.open_accounts(now)
         if draft.has_preempted or not self._is_worth_while(accounts, draft.turn):
             return
         self._start_from(accounts, draft, now, ahead_of)
-        if self._may_rest and ahead_of is None:
-            self._in_vain = None if draft.chunks else self._situation()
+        if self._standstill.may_last and ahead_of is None:
+            if draft.chunks:
+                self._standstill.end()
+            else:
+                self._standstill.begin()
 
     def rest(self) -> None:
         """Do as ``run`` does when nobody waits."""
-        for account in self._accounts:
-            account.has_share_full = False
+        self._turns.reopen_shares()
         if self._slots.num_free > 0:
             self._blocked = []
-            self._in_vain = None
+            self._standstill.end()
 
-    @property
-    def is_waited_for(self) -> bool:
-        """Whether anybody waits."""
-        return any(map(len, self._queues))
+    def run_reserved(self, draft: StepDraft, now: float) -> None:
+        """Start the work of classes with reserved capacity, all of it: a token each at least."""
+        while num_waiting := self._turns.num_waiting_reserved:
+            sequence = self._turns.first_reserved()
+            draft.withheld = num_waiting - 1
+            if sequence is None or self._try(draft, sequence, [], now, None) is not Verdict.STARTED:
+                break
+        draft.withheld = 0
+
+    def run_batch(self, draft: StepDraft, now: float) -> None:
+        """Start a static batch, of all classes, when it is full or somebody's wait is over."""
+        if self._turns.open_batch(self._limits.max_num_seqs, now):
+            self.run(draft, now)
+
+    def is_first_blocked(self, account: ClassAccount | None = None) -> bool:
+        """Whether who goes first, in all or in one class, lacks blocks: then slots help nobody."""
+        sequence = self._turns.first() if account is None else account.queue.peek()
+        if sequence is None:
+            return False
+        return self._starting.lacks_blocks(sequence)
 
     def _is_worth_while(self, accounts: list[ClassAccount], turn: int | None) -> bool:
         """Whether a slot is free, or somebody may be displaced; else nobody need be asked."""
@@ -89,144 +99,6 @@ class Admission:
             return True
         heads = (account.queue.peek() for account in accounts)
         return any(head and self._starting.may_displace(head, turn) for head in heads)
-
-    def starts_nobody(self, now: float) -> bool:
-        """Whether ``run`` would start nobody, until somebody comes or leaves; between two turns.
-
-        If so this is as good as a run.
-        """
-        if any(len(account.hold) for account in self._accounts):
-            return False
-        if self._in_vain is not None and self._in_vain == self._situation():
-            return True
-        is_waited_for = self.is_waited_for
-        if is_waited_for and self._may_rest:
-            return self._would_start_nobody(now)
-        if is_waited_for and (self._slots.num_free > 0 or self.num_waiting_reserved):
-            return False
-        if any(self._starting.may_displace(s, None) for s in self._next_heads()):
-            return False
-        if self._is_worth_while(self.open_accounts(now), None):
-            if is_waited_for:
-                return False
-            self._blocked = []
-        return True
-
-    def _next_heads(self) -> Iterator[Sequence]:
-        """Yield who else may come to go first of a class by the tokens that its tenants get."""
-        for queue in self._queues:
-            if isinstance(queue, FairQueue):
-                yield from queue.heads()
-
-    def _would_start_nobody(self, now: float) -> bool:
-        """Whether a run beside decodes alone would start nobody; it is tried, and nothing done."""
-        accounts, counters = self.open_accounts(now), self._work.counters
-        draft = StepDraft(counters.steps, counters.turns + 1, self._limits.max_num_batched_tokens)
-        draft.budget -= len(self._work.decoding)
-        if self._is_worth_while(accounts, draft.turn):
-            if self._might_start(accounts, draft, now):
-                return False
-            self._in_vain = self._situation()
-        return True
-
-    def _might_start(self, accounts: list[ClassAccount], draft: StepDraft, now: float) -> bool:
-        """Whether anybody can start, or can for all that is known without a close look."""
-        free = self._starting.free()
-        if free is None or self._line is None or not accounts or draft.budget <= 0:
-            return self._start_from(accounts, draft, now, is_trial=True)
-        self._blocked, is_over = self._hopeless(self._line, draft, [], 0, free)
-        return not is_over
-
-    def _decides_alike(self, limits: SchedulerLimits) -> bool:
-        """Whether who can't start beside decodes alone can't beside their next tokens either.
-
-        These only take blocks. So it is, unless the order of those who wait changes with the tokens
-        that others get or with time, or a class that reaches its share leaves slots to others, or a
-        prompt of which less is in the cache by then lets others go first.
-        """
-        return (
-            all(type(account.queue) is KeyQueue for account in self._accounts)
-            and (len(self._accounts) == 1 or self._policies.compares_classes)
-            and not self._policies.looks_at_time
-            and not any(a.has_reservation or a.min_running for a in self._accounts)
-            and not self._work.memory.has_shares
-            and limits.enable_chunked_prefill
-            and limits.max_partial_prefills is None
-            and limits.max_long_partial_prefills is None
-        )
-
-    def _only_line(self) -> KeyQueue | None:
-        if len(self._accounts) > 1 or self._policies.looks_at_time:
-            return None
-        queue = self._accounts[0].queue
-        return queue if type(queue) is KeyQueue else None
-
-    def _situation(self) -> tuple[int, ...]:
-        """Return numbers one of which changes whenever anybody comes, starts, stops or ends."""
-        counters = self._work.counters
-        return (
-            counters.submitted,
-            counters.preemptions,
-            len(self._work.running),
-            sum(len(account.queue) for account in self._accounts),
-        )
-
-    def open_accounts(self, now: float) -> list[ClassAccount]:
-        """Return the classes with work that is not held back; holds that are over end."""
-        for account in self._accounts:
-            account.has_share_full = False
-        if any(len(account.hold) for account in self._accounts) and self._is_batch_full():
-            for account in self._accounts:
-                account.hold.release()
-        return [account for account in self._accounts if self._is_open(account, now)]
-
-    def run_reserved(self, draft: StepDraft, now: float) -> None:
-        """Start the work of classes with reserved capacity, all of it: a token each at least."""
-        while num_waiting := self.num_waiting_reserved:
-            sequence = self._first([a for a in self._reserving if len(a.queue)])
-            draft.withheld = num_waiting - 1
-            if sequence is None or self._try(draft, sequence, [], now, None) is not Verdict.STARTED:
-                break
-        draft.withheld = 0
-
-    @property
-    def num_waiting_reserved(self) -> int:
-        """Sequences that start in the next step, whatever else is in it."""
-        return sum(len(account.queue) for account in self._reserving)
-
-    def run_batch(self, draft: StepDraft, now: float) -> None:
-        """Start a static batch, of all classes, when it is full or somebody's wait is over."""
-        num_waiting = sum(len(account.queue) for account in self._accounts)
-        is_full = num_waiting >= self._limits.max_num_seqs
-        if not is_full and not any(self._is_open(account, now) for account in self._accounts):
-            return
-        for account in self._accounts:
-            account.hold.release()
-        self.run(draft, now)
-
-    def first(self) -> Sequence | None:
-        """Return who would go first now, holds aside."""
-        return self._first([a for a in self._accounts if len(a.queue)])
-
-    def is_first_blocked(self, account: ClassAccount | None = None) -> bool:
-        """Whether who goes first, in all or in one class, lacks blocks: then slots help nobody."""
-        sequence = self.first() if account is None else account.queue.peek()
-        if sequence is None:
-            return False
-        return self._starting.lacks_blocks(sequence)
-
-    def _is_batch_full(self) -> bool:
-        """Whether as many wait, held or not, as there are slots for them; none at all is full."""
-        slots = self._slots
-        num_startable = sum(
-            min(account.num_waiting_sequences, max(slots.free_for(account), 0))
-            for account in self._accounts
-            if account.num_waiting_sequences
-        )
-        return num_startable >= slots.num_free
-
-    def _is_open(self, account: ClassAccount, now: float) -> bool:
-        return len(account.queue) > 0 and account.hold.is_open(now, len(account.queue))
 
     def _start_from(
         self,
@@ -243,7 +115,7 @@ class Admission:
         """
         has_started = False
         free = self._starting.free()
-        line = None if ahead_of else self._line
+        line = None if ahead_of else self._turns.line
         blocked: list[Sequence] = []
         held: list[Sequence] = []
         aside: list[Sequence] = []  # who is out of the queue for a moment
@@ -255,7 +127,7 @@ class Admission:
                 if is_over:
                     break
                 _put_aside(hopeless, aside)
-            sequence = self._first(accounts)
+            sequence = self._turns.first_of(accounts)
             if sequence is None or (ahead_of and not self._policies.precedes(sequence, ahead_of)):
                 break
             if self._policies.is_too_late(sequence, now):
@@ -310,31 +182,54 @@ class Admission:
                 most = sequence.num_passed
         return found, True
 
-    def _first(self, accounts: list[ClassAccount]) -> Sequence | None:
-        if len(accounts) == 1:
-            return accounts[0].queue.peek()
-        best: Sequence | None = None
-        best_turn: tuple[float, ...] = ()
-        for account in accounts:
-            head = account.queue.peek()
-            if head is None:
-                continue
-            turn = self._turn(head)
-            if best is None or turn < best_turn:
-                best, best_turn = head, turn
-        return best
-
-    def _turn(self, head: Sequence) -> tuple[float, ...]:
-        account = head.account
-        by_keys = self._policies.compares_classes
-        place = head.cross_key if by_keys else account.service.virtual
-        return (not self._slots.is_entitled(account), place, head.sequence_id)
-
     def _demote(self, sequence: Sequence) -> None:
         queue = sequence.account.queue
         queue.remove(sequence)
         self._policies.demote(sequence)
         queue.put_back(sequence)
+
+    # ---------------------------------------------------------------- whether anybody would start
+
+    def starts_nobody(self, now: float) -> bool:
+        """Whether ``run`` would start nobody, until somebody comes or leaves; between two turns.
+
+        If so this is as good as a run.
+        """
+        if self._turns.is_held:
+            return False
+        if self._standstill.lasts:
+            return True
+        is_waited_for = self._turns.is_waited_for
+        if is_waited_for and self._standstill.may_last:
+            return self._would_start_nobody(now)
+        if is_waited_for and (self._slots.num_free > 0 or self._turns.num_waiting_reserved):
+            return False
+        if any(self._starting.may_displace(s, None) for s in self._turns.next_heads()):
+            return False
+        if self._is_worth_while(self._turns.open_accounts(now), None):
+            if is_waited_for:
+                return False
+            self._blocked = []
+        return True
+
+    def _would_start_nobody(self, now: float) -> bool:
+        """Whether a run beside decodes alone would start nobody; it is tried, and nothing done."""
+        accounts, counters = self._turns.open_accounts(now), self._work.counters
+        draft = StepDraft(counters.steps, counters.turns + 1, self._limits.max_num_batched_tokens)
+        draft.budget -= len(self._work.decoding)
+        if self._is_worth_while(accounts, draft.turn):
+            if self._might_start(accounts, draft, now):
+                return False
+            self._standstill.begin()
+        return True
+
+    def _might_start(self, accounts: list[ClassAccount], draft: StepDraft, now: float) -> bool:
+        """Whether anybody can start, or can for all that is known without a close look."""
+        free = self._starting.free()
+        if free is None or self._turns.line is None or not accounts or draft.budget <= 0:
+            return self._start_from(accounts, draft, now, is_trial=True)
+        self._blocked, is_over = self._hopeless(self._turns.line, draft, [], 0, free)
+        return not is_over
 
     # ---------------------------------------------------------------- who may pass
 

@@ -13,7 +13,7 @@ from collections.abc import Collection
 from heapq import heappop, heappush
 from typing import NamedTuple, Protocol
 
-from headway.core.accounts import Service
+from headway.core.accounts import ClassAccount, Service
 from headway.core.memory import Memory
 from headway.core.plan import RequestId, SequenceId
 from headway.core.sequence import Sequence
@@ -46,7 +46,8 @@ class _Entry(NamedTuple):
     place: int
     number: int  # so that no two are equal
     sequence: Sequence
-    joined_at: int
+    joined_at: int  # counted in steps of the lockstep
+    origin: int  # in step ``n`` of the lockstep it computes position ``origin + n``
 
 
 class Lockstep:
@@ -70,8 +71,7 @@ class Lockstep:
         self.source: Source | None = None
         self._num_joined = 0
         self._context = 0  # positions over which the next step attends
-        #: scheduled positions when steps began to count: the most and the fewest, if known
-        self._furthest: tuple[int, int] | None = None
+        self._origins: tuple[int, int] | None = None  # the greatest and the least, if known
         self._due: dict[int, list[_Entry]] = {}  # by step: who needs a block in it
         self._tenants: Counter[Service] = Counter()  # members of each, where that counts
         self._ends: list[tuple[int, _Entry]] = []  # a heap: after how many steps somebody ends
@@ -90,16 +90,15 @@ class Lockstep:
         entry = self.members.pop(sequence, None)
         if entry is None:
             return
-        joined_at = entry.joined_at
-        count = self.num_steps - joined_at
-        self._context -= sequence.num_scheduled_tokens + 1 + count
-        if sequence.num_scheduled_tokens - joined_at in (self._furthest or ()):
-            self._furthest = None
+        count = self.num_steps - entry.joined_at
+        self._context -= entry.origin + self.num_steps + 1
+        if entry.origin in (self._origins or ()):
+            self._origins = None
         if self.charges_tenants:
             self._tenants[sequence.service] -= 1
         if count:
             self._catch_up(sequence, count)
-            self.caught_up.append(CaughtUp(sequence.request_id, joined_at, self.num_steps))
+            self.caught_up.append(CaughtUp(sequence.request_id, entry.joined_at, self.num_steps))
 
     def settle(self) -> None:
         """Bring all up to date, and have no members."""
@@ -123,12 +122,17 @@ class Lockstep:
         """
         if not self.members:
             return 0, 0, 0, 0
-        if self._furthest is None:
-            starts = [s.num_scheduled_tokens - e.joined_at for s, e in self.members.items()]
-            self._furthest = max(starts), min(starts)
-        longest, shortest = self._furthest
-        ahead = self.num_steps + 1
-        return len(self.members), self._context, longest + ahead, shortest + ahead
+        if self._origins is None:
+            origins = [entry.origin for entry in self.members.values()]
+            self._origins = max(origins), min(origins)
+        longest, shortest = self._origins
+        num_attended = self.num_steps + 1  # from the origin on: up to the one that is computed
+        return (
+            len(self.members),
+            self._context,
+            longest + num_attended,
+            shortest + num_attended,
+        )
 
     def next_end(self) -> int:
         """Return after how many steps the first member may end."""
@@ -143,7 +147,7 @@ class Lockstep:
         if not memory.has_shares and num_free >= len(self.members) * -(-most // block_size):
             return most
         most = min(most, block_size)  # so nobody needs two
-        taken: Counter[object] = Counter()
+        taken: Counter[ClassAccount] = Counter()
         for ahead in range(most):
             due = self._due_in(self.num_steps + ahead)
             taken.update([entry.sequence.account for entry in due])
@@ -201,20 +205,20 @@ class Lockstep:
         )
         if num_left < 1:
             return False
-        now, num_scheduled = self.num_steps, sequence.num_scheduled_tokens
+        now = self.num_steps
+        origin = sequence.num_scheduled_tokens - now
         self._num_joined += 1
-        entry = _Entry(sequence.place, self._num_joined, sequence, now)
+        entry = _Entry(sequence.place, self._num_joined, sequence, now, origin)
         self.members[sequence] = entry
         heappush(self._ends, (now + num_left, entry))
         if sequence.num_held_positions < sequence.max_positions:
-            due_at = now + sequence.num_held_positions - num_scheduled
-            self._due.setdefault(due_at, []).append(entry)
+            self._due.setdefault(sequence.num_held_positions - origin, []).append(entry)
         if self.charges_tenants:
             self._tenants[sequence.service] += 1
-        self._context += num_scheduled + 1
-        if self._furthest is not None:
-            most, fewest = self._furthest
-            self._furthest = max(most, num_scheduled - now), min(fewest, num_scheduled - now)
+        self._context += sequence.num_scheduled_tokens + 1
+        if self._origins is not None:
+            greatest, least = self._origins
+            self._origins = max(greatest, origin), min(least, origin)
         return True
 
     def _catch_up(self, sequence: Sequence, count: int) -> None:
@@ -241,14 +245,11 @@ class Lockstep:
         due, block_size = self._due_in(step), self._memory.block_size
         self._due.pop(step, None)
         for entry in due:
-            sequence = entry.sequence
-            start = sequence.num_scheduled_tokens + step - entry.joined_at
-            if start + block_size < sequence.max_positions:
+            if entry.origin + step + block_size < entry.sequence.max_positions:
                 self._due.setdefault(step + block_size, []).append(entry)
         return due
 
-    def _exceed_shares(self, taken: Counter[object]) -> bool:
+    def _exceed_shares(self, taken: Counter[ClassAccount]) -> bool:
         if not self._memory.has_shares:
             return False
-        accounts = {sequence.account for sequence in self.members}
-        return any(taken[each] > each.num_share_blocks for each in accounts)
+        return any(number > account.num_share_blocks for account, number in taken.items())

@@ -12,6 +12,7 @@ from headway.core.lifecycle import State
 from headway.core.limits import Batching, SchedulerLimits
 from headway.core.plan import Padding
 from headway.core.sequence import Sequence
+from headway.core.turns import Turns
 from headway.core.work import Work
 
 _MAX_PREFILLS = 4
@@ -22,11 +23,17 @@ class PaddedPlanner:
     """Fills a draft with one padded step."""
 
     def __init__(
-        self, work: Work, limits: SchedulerLimits, growth: Growth, admission: Admission
+        self,
+        work: Work,
+        limits: SchedulerLimits,
+        growth: Growth,
+        turns: Turns,
+        admission: Admission,
     ) -> None:
         self._work = work
         self._limits = limits
         self._growth = growth
+        self._turns = turns
         self._admission = admission
         self._is_static = limits.batching is Batching.STATIC
         self._num_prefills = 0  # in a row, while others wait to decode
@@ -34,7 +41,7 @@ class PaddedPlanner:
     def plan(self, draft: StepDraft, now: float) -> None:
         """Choose the slices of the next step."""
         if self._decodes_are_due():
-            self._admission.open_accounts(now)  # holds end all the same
+            self._turns.open_accounts(now)  # holds end all the same
             self._growth.plan_decodes(draft, now)
         if draft.is_empty:
             self._admit(draft, now)
@@ -46,7 +53,7 @@ class PaddedPlanner:
 
     def _decodes_are_due(self) -> bool:
         """Whether prefill steps have kept decodes waiting long enough."""
-        work, reserved = self._work, self._admission.num_waiting_reserved
+        work, reserved = self._work, self._turns.num_waiting_reserved
         is_due = self._num_prefills >= _MAX_PREFILLS and len(work.decoding) > 0
         return is_due and not self._is_static and reserved == 0
 

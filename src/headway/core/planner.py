@@ -12,6 +12,7 @@ from headway.core.growth import Growth
 from headway.core.lifecycle import State
 from headway.core.policy import Policies
 from headway.core.sequence import Sequence
+from headway.core.turns import Turns
 from headway.core.work import Work
 
 
@@ -32,18 +33,20 @@ class ContinuousPlanner:
         policies: Policies,
         growth: Growth,
         chunking: Chunking,
+        turns: Turns,
         admission: Admission,
     ) -> None:
         self._policies = policies
         self._work = work
         self._growth = growth
         self._chunking = chunking
+        self._turns = turns
         self._admission = admission
 
     def plan(self, draft: StepDraft, now: float) -> None:
         """Choose the slices of the next step."""
         self._growth.plan_decodes(draft, now)
-        if self._work.prefilling or self._admission.is_waited_for:
+        if self._work.prefilling or self._turns.is_waited_for:
             self._plan_others(draft, now)
         else:
             self._admission.rest()
@@ -51,7 +54,7 @@ class ContinuousPlanner:
     def _plan_others(self, draft: StepDraft, now: float) -> None:
         """Share what the decodes leave: between prefills and new work."""
         reserved, others = self._split(self._work.prefilling.values(), _is_reserved)
-        draft.withheld = self._admission.num_waiting_reserved
+        draft.withheld = self._turns.num_waiting_reserved
         self._prefill(draft, reserved, now)
         self._admission.run_reserved(draft, now)
         self._chunking.protect_decodes(draft, now)
@@ -75,7 +78,7 @@ class ContinuousPlanner:
 
     def _plan_by_right(self, draft: StepDraft, others: list[Sequence], now: float) -> None:
         """Waiting work goes before running prefills of lesser right, and these get what is left."""
-        first = self._admission.first() if others else None
+        first = self._turns.first() if others else None
         if first is None:
             self._prefill(draft, others, now)
             return

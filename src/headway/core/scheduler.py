@@ -2,9 +2,10 @@
 
 A step shares out a token budget. Running sequences come first: those that need one token, then
 those inside a prefill; what is left admits waiting work. This file takes the facts in; each kind of
-decision has a file of its own: who is let in (``gatekeeper``), who starts (``admission``,
-``slots``, ``policy``, ``queues``, ``hold``), who gives way (``victims``, ``preemption``), how a
-step is shared (``planner``, ``chunking``, ``padded``), who holds which blocks (``memory``).
+decision has a file of its own: who is let in (``gatekeeper``), who starts (``turns``,
+``admission``, ``slots``, ``policy``, ``queues``, ``hold``), who gives way (``victims``,
+``preemption``), how a step is shared (``planner``, ``chunking``, ``padded``), who holds which
+blocks (``memory``), and what need not be decided step by step (``repeat``, ``lockstep``).
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ from headway.core.slots import Slots
 from headway.core.starting import Starting
 from headway.core.statistics import Statistics, snapshot
 from headway.core.terms import on_terms
+from headway.core.turns import Turns
 from headway.core.victims import Victims
 from headway.core.work import Work
 from headway.errors import InvariantError
@@ -78,19 +80,20 @@ class Scheduler:
         preemption = Preemption(work, limits, self._costs)
         chunking = Chunking(config, work, self._costs)
         starting = Starting(work, limits, self._slots, chunking, victims, preemption)
-        self._admission = Admission(work, limits, policies, self._slots, starting)
+        turns = Turns(work, policies, self._slots)
+        admission = Admission(work, limits, policies, self._slots, turns, starting)
         growth = Growth(work, victims, preemption)
         self._planner: Planner
         if limits.batching is Batching.CONTINUOUS:
-            self._planner = ContinuousPlanner(work, policies, growth, chunking, self._admission)
+            self._planner = ContinuousPlanner(work, policies, growth, chunking, turns, admission)
         else:
-            self._planner = PaddedPlanner(work, limits, growth, self._admission)
+            self._planner = PaddedPlanner(work, limits, growth, turns, admission)
         self._endings = Endings(work, limits, policies)
         self._results = Results(work, self._endings)
         drain_rate = self._endings.drain_rate
-        self._gatekeeper = Gatekeeper(work, config, self._slots, self._admission, drain_rate)
+        self._gatekeeper = Gatekeeper(work, config, self._slots, admission, drain_rate)
         self._deadlines = Deadlines()
-        self.repeater = Repeater(work, limits, self._admission, self._deadlines, self._results)
+        self.repeater = Repeater(work, limits, admission, self._deadlines, self._results)
         self._next_sequence_id = 0
         self.scheduled_at: float | None = None  # the latest call of ``schedule``
 

@@ -7,7 +7,7 @@ other but by the keys and values of earlier positions, so passes in order give t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
 from headway.core.plan import Slice
@@ -17,26 +17,25 @@ _State = TypeVar("_State")
 
 def passes(
     work: Sequence[tuple[Slice, _State]], max_rows: int
-) -> list[Sequence[tuple[Slice, _State]]]:
-    """Return parts of at most ``max_rows`` rows in all; slices are cut where they don't fit.
+) -> Iterator[Sequence[tuple[Slice, _State]]]:
+    """Yield parts of at most ``max_rows`` rows in all; slices are cut where they don't fit.
 
     A slice that samples does so at its end only.
     """
-    if 0 < sum([part.count for part, _ in work]) <= max_rows:
-        return [work]
-    cut: list[Sequence[tuple[Slice, _State]]] = []
+    if work and sum([part.count for part, _ in work]) <= max_rows:
+        yield work
+        return
     room = max_rows
     some: list[tuple[Slice, _State]] = []
     for (sequence_id, start, count, sample), state in work:
         end = start + count
         while start < end:
             if not room:
-                cut.append(some)
+                yield some
                 room, some = max_rows, []
             num = min(room, end - start)
             some.append((Slice(sequence_id, start, num, sample and start + num == end), state))
             start += num
             room -= num
     if some:
-        cut.append(some)
-    return cut
+        yield some

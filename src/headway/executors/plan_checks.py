@@ -16,6 +16,8 @@ def check_moves(plan: StepPlan, *, num_blocks: int, num_swap_blocks: int) -> Non
     Raises:
         ValueError: a block does not exist, or one step swaps two blocks to one place.
     """
+    if not (plan.swap_out or plan.copies or plan.swap_in):
+        return
     pool, swap = ("block", num_blocks), ("swap block", num_swap_blocks)
     for what, moves, sources, targets in (
         ("swap_out", plan.swap_out, pool, swap),

@@ -77,8 +77,7 @@ class SequenceStates:
             ValueError: the plan names a sequence, block or position that does not exist, or its
                 padding does not cover its slices.
         """
-        if plan.swap_out or plan.copies or plan.swap_in:
-            check_moves(plan, num_blocks=self._num_blocks, num_swap_blocks=self._num_swap_blocks)
+        check_moves(plan, num_blocks=self._num_blocks, num_swap_blocks=self._num_swap_blocks)
         if plan.padding is not None:
             num_positions = min(self._max_positions, self._num_blocks * self._block_size)
             check_padding(plan.padding, plan.slices, max_positions=num_positions)

@@ -63,26 +63,21 @@ class Advice:
 
 
 def advise(
-    machine: Machine,
-    workload: Workload,
-    *,
-    hard: bool = False,
-    make: Callable[[], Machine] | None = None,
+    machine: Machine, workload: Workload, make: Callable[[], Machine], *, hard: bool = False
 ) -> Advice:
     """Decide by figures.
 
     Args:
         machine: one replica, without slow stretches.
         workload: requests in open loop, with what was promised.
+        make: makes the replica with its slow stretches, for a simulation.
         hard: every request has to keep its targets.
-        make: makes the replica with its slow stretches, for a simulation; None is without.
 
     Raises:
         ValueError: the settings don't go with a mode, or the workload has closed loops.
     """
     if workload.loops:
         raise ValueError("advice needs requests in open loop, not a closed one")
-    make = make or (lambda: machine)
     modes = compare_modes(make, workload)
     findings = tuple(_findings(machine, workload, modes, make if hard else None))
     for finding in findings:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from math import isfinite
 
 from headway.planning.advice import Advice
 from headway.planning.advice_modes import ModeResult
 from headway.planning.advice_shown import MODE_HEAD, finding_rows, mode_rows
-from headway.planning.shown import drawn, page, paragraph
-from headway.report.bars import Bar, bars
+from headway.planning.fleets import spread
+from headway.planning.shown import bar_chart, drawn, page, paragraph
 from headway.report.charts import Drawing
 from headway.report.page import table
 from headway.report.report import Fact
@@ -21,17 +20,13 @@ def advice_page(
 ) -> str:
     """Return the page: no script, no network."""
     charts = [
-        _bars(found, "Full load", "output tokens a second", _throughput, number),
-        _bars(
-            found, "End to end, p99", "at the load given", lambda each: each.p99_e2el_s, duration
-        ),
-        _bars(
-            found, "First token, p99", "at the load given", lambda each: each.p99_ttft_s, duration
-        ),
+        _bars(found, "Full load", "output tokens a second", lambda x: x.full_throughput, number),
+        _bars(found, "End to end, p99", "at the load given", lambda x: x.p99_e2el_s, duration),
+        _bars(found, "First token, p99", "at the load given", lambda x: x.p99_ttft_s, duration),
     ]
     if any(each.attained is not None for each in found.modes.values()):
         charts.append(
-            _bars(found, "In time", "of all requests", lambda each: each.attained or 0.0, percent)
+            _bars(found, "In time", "of all requests", lambda x: x.attained or 0.0, percent)
         )
     body = [
         paragraph(f"{found.verdict}: {found.advice}"),
@@ -42,10 +37,6 @@ def advice_page(
     return page(name, body, facts, warnings)
 
 
-def _throughput(each: ModeResult) -> float:
-    return each.full_throughput
-
-
 def _bars(
     found: Advice,
     title: str,
@@ -53,6 +44,5 @@ def _bars(
     figure: Callable[[ModeResult], float],
     show: Callable[[float], str],
 ) -> Drawing:
-    values = {mode: figure(each) for mode, each in found.modes.items()}
-    chosen = [Bar(mode, v, v, v, show(v)) for mode, v in values.items() if isfinite(v)]
-    return Drawing(title, note, bars(f"{title} by mode", chosen), ())
+    figures = {mode: spread([figure(each)]) for mode, each in found.modes.items()}
+    return bar_chart(title, note, figures, show)

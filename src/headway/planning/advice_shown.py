@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from math import isfinite
 from typing import Any, TextIO
 
 from headway.planning.advice import Advice
 from headway.planning.advice_modes import ModeResult
-from headway.planning.shown import finite, write_rows
+from headway.planning.shown import Rows, finite, write_rows
+from headway.report.text import left_aligned
 
-Rows = list[tuple[str, ...]]
 MODE_HEAD = ("batching", "full tokens/s", "mean e2el s", "p99 e2el s", "p99 ttft s", "attained")
 
 
 def advice_as_text(found: Advice) -> str:
     """Return what to do, the findings, and what each mode makes of the workload."""
-    lines = [f"{found.verdict}: {found.advice}", "", *_left(finding_rows(found))]
-    return "\n".join([*lines, "", *_left([MODE_HEAD, *mode_rows(found)])])
+    lines = [f"{found.verdict}: {found.advice}", "", *left_aligned(finding_rows(found))]
+    return "\n".join([*lines, "", *left_aligned([MODE_HEAD, *mode_rows(found)])])
 
 
 def finding_rows(found: Advice) -> Rows:
@@ -37,15 +36,6 @@ def _row(mode: str, each: ModeResult) -> tuple[str, ...]:
     times = (each.full_throughput, each.mean_e2el_s, each.p99_e2el_s, each.p99_ttft_s)
     attained = "-" if each.attained is None else f"{each.attained:.1%}"
     return (mode, *(f"{value:.4g}" if isfinite(value) else "-" for value in times), attained)
-
-
-def _left(rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Yield lines with all columns aligned left: the last one is a sentence."""
-    table = [tuple(row) for row in rows]
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    for row in table:
-        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
-        yield "  ".join(cells).rstrip()
 
 
 def advice_to_json(found: Advice) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, repeat
-from math import inf
+from math import ceil, inf
 from random import Random
 from typing import Protocol
 
@@ -28,6 +28,7 @@ from headway.workload import (
     WorkloadSpec,
     build,
     in_order,
+    one_of_many,
 )
 
 #: a day is made of so many pieces, unless it is said how long these are
@@ -60,11 +61,6 @@ def most_promised(num_recorded: float) -> float:
     1 / (n + 1), and then beyond all that can be made of their pieces.
     """
     return 1 - 1 / (num_recorded + 1)
-
-
-def days(workload: Workload, count: int, seed: int) -> Iterator[Workload]:
-    """Yield days that are resampled from a workload in open loop: see :class:`RecordedDays`."""
-    return RecordedDays(workload).draw(count, seed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +199,7 @@ class SpecDays:
     """
 
     def __init__(self, spec: WorkloadSpec, *, piece_s: float | None = None) -> None:
-        traces = tuple(each for each in spec.streams if is_recorded(each))
+        traces = tuple(each for each in spec.streams if _is_recorded(each))
         self._drawn = tuple(each for each in spec.streams if each not in traces)
         self._spec = spec
         self._recorded: RecordedDays | None = None
@@ -215,6 +211,31 @@ class SpecDays:
     def num_recorded(self) -> float:
         """How many days long the recording is; infinite if everything is drawn."""
         return inf if self._recorded is None else self._recorded.num_recorded
+
+    def measured(self) -> Workload:
+        """Return what is known of all days: a whole recording, with drawn days beside it.
+
+        One day, with the seed of the spec, where nothing is recorded, or the recording is a day.
+
+        Raises:
+            WorkloadError: nobody comes.
+        """
+        day_s = self._spec.duration_s
+        if self._recorded is None or day_s is None:
+            return build(self._spec)
+        recording, end_s = self._recorded.recording, self._recorded.recorded_s
+        if not self._drawn:
+            return recording
+        seed = self._spec.seed
+        drawn = [self._drawn_day(f"{seed}/beside {n}") for n in range(ceil(end_s / day_s))]
+        beside = (
+            replace(each, at_s=number * day_s + each.at_s)
+            for number, day in enumerate(drawn)
+            for each in day.arrivals
+            if number * day_s + each.at_s < end_s
+        )
+        arrivals = in_order(chain(recording.arrivals, beside))
+        return replace(drawn[0], arrivals=arrivals, duration_s=end_s)
 
     def draw(self, count: int, seed: int) -> Iterator[Workload]:
         """Yield so many days; the first ones are the same for any count."""
@@ -228,14 +249,17 @@ class SpecDays:
         if not self._drawn:
             assert resampled_ones is not None, "a spec has at least one stream"
             return resampled_ones
-        number = Random(seed).getrandbits(48)
-        drawn = build(replace(self._spec, streams=self._drawn, seed=number))
+        drawn = self._drawn_day(seed)
         if resampled_ones is None:
             return drawn
         arrivals = in_order(chain(resampled_ones.arrivals, drawn.arrivals))
         return replace(drawn, arrivals=arrivals)
 
+    def _drawn_day(self, seed: str) -> Workload:
+        number = Random(seed).getrandbits(48)
+        return one_of_many(replace(self._spec, streams=self._drawn, seed=number))
 
-def is_recorded(stream: Stream) -> bool:
+
+def _is_recorded(stream: Stream) -> bool:
     """Whether its times were recorded; ServeGen's are drawn from rates, though from its source."""
     return stream.is_timed and stream.source != "servegen"

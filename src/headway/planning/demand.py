@@ -118,7 +118,7 @@ def demand_of(workload: Workload, day_s: float | None = None) -> Demand:
     if workload.loops:
         raise WorkloadError("a plan needs requests in open loop: a closed one has no rate")
     arrivals = workload.arrivals
-    duration_s = _duration_s(workload)
+    duration_s = length_s(workload)
     day_s = day_s or duration_s
     window_s = min(WINDOW_S, day_s / 10)
     return Demand(
@@ -142,13 +142,17 @@ def _share_prefixes(arrivals: Sequence[Arrival]) -> bool:
     return len(set(firsts)) < len(firsts)
 
 
-def _duration_s(workload: Workload) -> float:
-    """Return how long requests come, of a workload that may not say it."""
+def length_s(workload: Workload) -> float:
+    """Return how long requests come, of a workload that may not say it.
+
+    Raises:
+        WorkloadError: all come at once.
+    """
     if workload.duration_s < float("inf"):
         return workload.duration_s
     last_s = workload.arrivals[-1].at_s
     if not last_s:
-        raise WorkloadError("all requests come at once, so they have no rate to plan for")
+        raise WorkloadError("all requests come at once, so they have no rate")
     return last_s
 
 

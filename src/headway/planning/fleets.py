@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from math import inf
 from statistics import fmean
 
 from headway.core.config import SchedulerConfig
-from headway.report.figures import promised
+from headway.report.figures import Figures, promised
 from headway.sim.replica import Machine
 from headway.workload import Workload
 
@@ -33,6 +34,21 @@ def spread(values: Iterable[float]) -> Spread:
     """Return mean, least and most; a mean with an infinite value is infinite."""
     each = list(values)
     return Spread(fmean(each), min(each), max(each))
+
+
+def attained(each: Figures) -> float:
+    """Return the share of requests in time; 1 if there was none to be judged."""
+    return 1.0 if each.attained is None else each.attained
+
+
+def p99_ttft_s(each: Figures) -> float:
+    """Return the p99 of the time to first token; infinite if nothing was completed."""
+    return each.latencies.ttft.p99 if each.latencies.ttft else inf
+
+
+def p99_tpot_s(each: Figures) -> float:
+    """Return the p99 of the time for each further token; infinite if there was none."""
+    return each.latencies.tpot.p99 if each.latencies.tpot else inf
 
 
 def check_workloads(workloads: Sequence[Workload], config: SchedulerConfig) -> None:

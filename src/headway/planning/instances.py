@@ -18,23 +18,15 @@ class Instances:
         mean: needed over the whole day.
         each: had from one instance with a full batch.
         number: instances for the peak.
-        least: instances for the mean: with fewer the queue grows all day.
     """
 
     peak: float
     mean: float
     each: float
     number: int
-    least: int
 
 
 def instances_for(demand: Demand, batch: Batch) -> Instances:
     """Return how many instances with such a batch the day needs."""
     peak, mean, each = demand.planned_tokens_per_s, demand.mean_tokens_per_s, batch.tokens_per_s
-    return Instances(
-        peak=peak,
-        mean=mean,
-        each=each,
-        number=max(ceil(peak / each), 1),
-        least=max(ceil(mean / each), 1),
-    )
+    return Instances(peak=peak, mean=mean, each=each, number=max(ceil(peak / each), 1))

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from math import comb, inf
+from math import comb
 
 from headway.core.classes import ServiceClass
 from headway.planning.advice_figures import alone_s
 from headway.planning.divisions import Division, divisions_of, name_of
-from headway.planning.fleets import MakeMachines, Spread, check_workloads, spread
+from headway.planning.fleets import MakeMachines, Spread, attained, check_workloads, spread
 from headway.planning.isolation_idle import idle_while_waiting
 from headway.report import Figures, figures
 from headway.sim.as_report import records_of
@@ -88,21 +88,6 @@ class Isolation:
     def num_seeds(self) -> int:
         """How many workloads were served."""
         return len(self.shared.runs)
-
-
-def attained(each: Figures) -> float:
-    """Return the share of requests in time; 1 if there was none to be judged."""
-    return 1.0 if each.attained is None else each.attained
-
-
-def p99_ttft_s(each: Figures) -> float:
-    """Return the p99 of the time to first token; infinite if nothing was completed."""
-    return each.latencies.ttft.p99 if each.latencies.ttft else inf
-
-
-def p99_tpot_s(each: Figures) -> float:
-    """Return the p99 of the time for each further token; infinite if there was none."""
-    return each.latencies.tpot.p99 if each.latencies.tpot else inf
 
 
 def isolate(

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from math import isfinite
 
-from headway.planning.isolation import Isolation, Pools, attained, p99_ttft_s
+from headway.planning.fleets import attained, p99_ttft_s
+from headway.planning.isolation import Isolation, Pools
 from headway.planning.isolation_shown import HEAD, of_class, pool_rows
 from headway.planning.isolation_verdict import choose
-from headway.planning.shown import drawn, page, paragraph, seconds
+from headway.planning.shown import bar_chart, drawn, page, paragraph, seconds
 from headway.report import Figures
-from headway.report.bars import Bar, bars
 from headway.report.charts import Drawing, distributions
 from headway.report.page import table
 from headway.report.report import Fact
@@ -51,13 +50,10 @@ def _bars(
     figure: Callable[[Figures], float],
     show: Callable[[float], str],
 ) -> Drawing:
-    chosen = []
-    for pools in (found.shared, *found.separate):
-        each = pools.of(of_class(class_name, figure))
-        if isfinite(each.most):
-            chosen.append(Bar(_short(pools), each.mean, each.least, each.most, show(each.mean)))
+    every = (found.shared, *found.separate)
+    figures = {_short(pools): pools.of(of_class(class_name, figure)) for pools in every}
     order = " + ".join(found.shared.runs[0].classes)
-    return Drawing(title, f"by instances of {order}", bars(title, chosen), ())
+    return bar_chart(title, f"by instances of {order}", figures, show)
 
 
 def _short(pools: Pools) -> str:

@@ -7,20 +7,13 @@ from dataclasses import asdict
 from typing import Any, TextIO
 
 from headway.planning.divisions import name_of
-from headway.planning.isolation import (
-    Isolation,
-    Pools,
-    Run,
-    attained,
-    p99_tpot_s,
-    p99_ttft_s,
-)
+from headway.planning.fleets import attained, p99_tpot_s, p99_ttft_s
+from headway.planning.isolation import Isolation, Pools, Run
 from headway.planning.isolation_verdict import choose
-from headway.planning.shown import finite, seconds, share_of, write_rows
+from headway.planning.shown import Rows, finite, seconds, share_of, write_rows
 from headway.report import Figures
 from headway.report.text import aligned, number, percent
 
-Rows = list[tuple[str, ...]]
 HEAD = ("pools", "class", "TTFT p99", "TPOT p99", "in time", "tokens/s", "idle while others wait")
 
 
@@ -84,8 +77,6 @@ def isolation_to_json(found: Isolation) -> dict[str, Any]:
         "verdict": chosen.verdict,
         "advice": chosen.advice,
         "instances": dict(chosen.pools.division) or None,
-        "num_replicas": found.num_instances,
-        "num_seeds": found.num_seeds,
         "num_other_seeds": found.num_others,
         "num_left_out": found.num_left_out,
         "pools": [_to_json(each) for each in (found.shared, *found.separate)],

@@ -22,53 +22,47 @@ class Choice:
         verdict: ``isolate`` or ``share``.
         advice: in a sentence, with the figures that decide.
         pools: those that are advised.
-        best: the separate ones whose class served worst is served best.
     """
 
     verdict: str
     advice: str
     pools: Pools
-    best: Pools
 
 
 def choose(found: Isolation) -> Choice:
     """Return what to do."""
     shared, best = found.judged
+    worst = percent(shared.worst.mean)
     if shared.worst.mean >= PROMISED_SHARE:
-        return Choice("share", _enough(found), shared, best)
+        kept = f"every class keeps its promise, {worst} in time in the one served worst"
+        return Choice("share", _one_pool(found, kept), shared)
     gains = [new.worst - old.worst for new, old in zip(best.runs, shared.runs, strict=True)]
     if sum(gains) / len(gains) >= WORTH and min(gains) > 0:
-        return Choice("isolate", _pays(found), best, best)
-    return Choice("share", _does_not_pay(found), shared, best)
+        return Choice("isolate", _separate(found), best)
+    broken = f"{worst} in time in the class served worst"
+    more = "; more instances are needed, or other settings of the classes"
+    return Choice("share", _one_pool(found, broken) + more, shared)
 
 
-def _enough(found: Isolation) -> str:
-    shared, best = found.judged
+def _one_pool(found: Isolation, what: str) -> str:
+    _, best = found.judged
     return (
-        f"one pool: every class keeps its promise, {percent(shared.worst.mean)} in time in "
-        f"the one served worst; the best separate pools ({name_of(best.division, 0)}) keep "
-        f"{percent(best.worst.mean)}{_cost(found)}"
+        f"one pool: {what}; the best separate pools "
+        f"({name_of(best.division, found.num_instances)}) keep {percent(best.worst.mean)}"
+        f"{_cost(found)}"
     )
 
 
-def _pays(found: Isolation) -> str:
+def _separate(found: Isolation) -> str:
     shared, best = found.judged
     text = (
-        f"separate pools ({name_of(best.division, 0)}): {percent(best.worst.mean)} in time in the "
-        f"class served worst, {percent(shared.worst.mean)} in one pool{_cost(found)}"
+        f"separate pools ({name_of(best.division, found.num_instances)}): "
+        f"{percent(best.worst.mean)} in time in the class served worst, "
+        f"{percent(shared.worst.mean)} in one pool{_cost(found)}"
     )
     if best.worst.mean < PROMISED_SHARE:
         text += f"; promised are {percent(PROMISED_SHARE)}, so more instances are needed too"
     return text
-
-
-def _does_not_pay(found: Isolation) -> str:
-    shared, best = found.judged
-    return (
-        f"one pool: {percent(shared.worst.mean)} in time in the class served worst, and the "
-        f"best separate pools ({name_of(best.division, 0)}) keep {percent(best.worst.mean)}"
-        f"{_cost(found)}; more instances are needed, or other settings of the classes"
-    )
 
 
 def _cost(found: Isolation) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import ceil
 
+from headway.planning.demand import length_s
 from headway.workload import Arrival, Workload, WorkloadError
 
 
@@ -29,24 +30,13 @@ def louder(days: Sequence[Workload], factor: float) -> list[Workload]:
 
 def _squeezed(ring: Sequence[Workload], factor: float) -> Workload:
     first = ring[0]
-    length_s = _length_s(first)
-    return replace(first, arrivals=list(_pressed(ring, factor, length_s)))
+    return replace(first, arrivals=list(_pressed(ring, factor, length_s(first))))
 
 
-def _pressed(ring: Sequence[Workload], factor: float, length_s: float) -> Iterator[Arrival]:
+def _pressed(ring: Sequence[Workload], factor: float, day_s: float) -> Iterator[Arrival]:
     for number, day in enumerate(ring):
         for each in day.arrivals:
-            at_s = (number * length_s + each.at_s) / factor
-            if at_s >= length_s:
+            at_s = (number * day_s + each.at_s) / factor
+            if at_s >= day_s:
                 return
             yield replace(each, at_s=at_s)
-
-
-def _length_s(day: Workload) -> float:
-    """Return how long requests come."""
-    if day.duration_s < float("inf"):
-        return day.duration_s
-    last_s = day.arrivals[-1].at_s
-    if not last_s:
-        raise WorkloadError("all requests come at once, so there is no load to raise")
-    return last_s

@@ -8,7 +8,6 @@ from math import isfinite
 from typing import Any
 
 from headway.planning.arithmetic import Arithmetic
-from headway.planning.batch import Batch
 from headway.planning.choices import Choice
 from headway.planning.plan import Plan
 from headway.planning.trial import AimResult, TrialResult
@@ -37,7 +36,7 @@ def choice_as_json(choice: Choice) -> dict[str, Any]:
     """Return a setup and what came of it."""
     return {
         "instances": choice.setup.instances,
-        **_batch(choice.setup.batch),
+        **asdict(choice.setup.batch),
         "worst_of_limit": choice.risk,
         **result_as_json(choice.result),
     }
@@ -64,10 +63,6 @@ def _chance(found: TrialResult | AimResult) -> dict[str, Any]:
 
 def _aim(found: AimResult) -> dict[str, Any]:
     return {**asdict(found.aim), **_chance(found), "by_day_s": list(found.by_day)}
-
-
-def _batch(batch: Batch) -> dict[str, Any]:
-    return asdict(batch)
 
 
 def _arithmetic(found: Arithmetic) -> dict[str, Any]:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from math import isfinite
 from typing import Any, TextIO
 
 from headway.planning.fleets import Spread
+from headway.report.bars import Bar, bars
 from headway.report.charts import Drawing
 from headway.report.page import document, facts_table, figure
 from headway.report.report import Fact
 from headway.report.text import duration, percent
+
+Rows = list[tuple[str, ...]]
 
 
 def seconds(value: float) -> str:
@@ -65,6 +68,18 @@ def page(name: str, body: Iterable[str], facts: Mapping[str, Fact], warnings: It
 def paragraph(text: str) -> str:
     """Return a paragraph of a page."""
     return f"<p>{escape(text)}</p>"
+
+
+def bar_chart(
+    title: str, note: str, figures: Mapping[str, Spread], show: Callable[[float], str]
+) -> Drawing:
+    """Return a bar for each figure; what was not measured with each seed has none."""
+    chosen = [
+        Bar(name, each.mean, each.least, each.most, show(each.mean))
+        for name, each in figures.items()
+        if isfinite(each.most)
+    ]
+    return Drawing(title, note, bars(title, chosen), ())
 
 
 def drawn(drawings: Iterable[Drawing]) -> str:

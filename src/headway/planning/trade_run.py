@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import cycle, islice
 from math import inf
 
+from headway.planning.fleets import attained, p99_tpot_s, p99_ttft_s
 from headway.planning.trade_windows import Window
 from headway.report import figures
 from headway.sim.as_report import records_of
@@ -50,13 +51,12 @@ def measure(machines: Sequence[Machine], workload: Workload, window: Window) -> 
     result = simulate_fleet(machines, LeastLoaded(range(len(machines))), workload)
     inside = [r for r in result.requests if window.begin_s <= r.arrival.at_s < window.end_s]
     found = figures(records_of(inside), window.length_s, workload.targets)
-    ttft, tpot, attained = found.latencies.ttft, found.latencies.tpot, found.attained
     busy_s, sequence_s = _busy(result, window)
     return Measured(
         output_throughput=_num_tokens(result, window.begin_s, window.end_s) / window.length_s,
-        p99_ttft_s=ttft.p99 if ttft else inf,
-        p99_tpot_s=tpot.p99 if tpot else inf,
-        attained=1.0 if attained is None else attained,
+        p99_ttft_s=p99_ttft_s(found),
+        p99_tpot_s=p99_tpot_s(found),
+        attained=attained(found),
         mean_batch=sequence_s / busy_s if busy_s else 0.0,
         busy_share=busy_s / (window.length_s * len(machines)),
     )

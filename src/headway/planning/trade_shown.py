@@ -7,13 +7,12 @@ from dataclasses import asdict, fields
 from math import floor, isfinite, log10
 from typing import Any, TextIO
 
-from headway.planning.shown import finite, seconds, share_of, write_rows
+from headway.planning.shown import Rows, finite, seconds, share_of, write_rows
 from headway.planning.trade_found import Gain, Outcome, Setting, Trade, Traded
 from headway.planning.trade_run import Measured
 from headway.planning.trade_verdict import decide, summary
 from headway.report.text import aligned, number, percent
 
-Rows = list[tuple[str, ...]]
 HEAD = (
     *("instances", "batch limit", "tokens/s", "TTFT p99", "TPOT p99", "in time"),
     *("mean batch", "busy", "full tokens/s", "unused"),
@@ -117,7 +116,6 @@ def trade_to_json(trade: Trade) -> dict[str, Any]:
     return {
         "verdict": found.verdict,
         "advice": found.advice,
-        "num_seeds": trade.num_seeds,
         "num_other_seeds": trade.num_others,
         "windows": {each.window.name: _window_to_json(each) for each in trade.windows},
     }

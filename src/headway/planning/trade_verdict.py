@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from headway.planning.choices import counted
 from headway.planning.fleets import PROMISED_SHARE, WORTH
 from headway.planning.trade_found import Setting, Trade, Traded
 from headway.report.text import percent
@@ -45,12 +46,13 @@ def decide(traded: Traded) -> Verdict:
     keepers = traded.keepers()
     if keepers:
         return _kept(traded, keepers[0])
-    best = max(map(traded.attained, traded.outcomes))
-    near = [each for each in traded.outcomes if traded.attained(each) > best - WORTH]
-    chosen = min(near, key=traded.cost)
-    if traded.attained(chosen) - traded.attained(traded.base) < WORTH:
+    present = traded.attained(traded.base)
+    gains = {each: traded.attained(each) - present for each in traded.outcomes}
+    most = max(gains.values())
+    if most < WORTH:
         return Verdict("nothing", _in_vain(traded), traded.base)
-    return _not_enough(traded, chosen)
+    near = [each for each, gain in gains.items() if gain >= max(WORTH, most - WORTH)]
+    return _not_enough(traded, min(near, key=traded.cost))
 
 
 def _kind(setting: Setting, base: Setting) -> str:
@@ -74,14 +76,14 @@ def _enough(traded: Traded, chosen: Setting) -> str:
     fewer = chosen.instances - 1
     text = f"keep {_named(traded, chosen)}: {percent(traded.attained(chosen))} keep their targets"
     if fewer:
-        text += f", with {_count(fewer)} at most {percent(_best(traded, fewer))}"
+        text += f", with {counted(fewer, 'instance')} at most {percent(_best(traded, fewer))}"
     return f"{text}; {_unused(traded, chosen)}"
 
 
 def _fewer(traded: Traded, chosen: Setting) -> str:
     return (
         f"shrink to {_named(traded, chosen)}: {percent(traded.attained(chosen))} keep their "
-        f"targets; of {_count(traded.base.instances)} {_unused(traded, traded.base)}"
+        f"targets; of {counted(traded.base.instances, 'instance')} {_unused(traded, traded.base)}"
     )
 
 
@@ -97,7 +99,7 @@ def _more(traded: Traded, chosen: Setting) -> str:
     present = traded.base.instances
     return (
         f"scale to {_named(traded, chosen)}: {_instead(traded, chosen)}; no other batch limit "
-        f"brings {_count(present)} beyond {percent(_best(traded, present))}"
+        f"brings {counted(present, 'instance')} beyond {percent(_best(traded, present))}"
     )
 
 
@@ -128,11 +130,7 @@ def _instead(traded: Traded, chosen: Setting) -> str:
 def _named(traded: Traded, setting: Setting) -> str:
     is_present = setting.batch_limit == traded.base.batch_limit
     other = "" if is_present else f" of batches of {setting.batch_limit}"
-    return f"{_count(setting.instances)}{other}"
-
-
-def _count(instances: int) -> str:
-    return "1 instance" if instances == 1 else f"{instances} instances"
+    return f"{counted(setting.instances, 'instance')}{other}"
 
 
 def _unused(traded: Traded, setting: Setting) -> str:

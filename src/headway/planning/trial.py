@@ -13,6 +13,7 @@ from math import ceil, inf
 
 from headway.metrics.quantiles import quantile
 from headway.planning.chance import Chance
+from headway.planning.demand import SHARE
 from headway.planning.load import Load, load_of
 from headway.profiles.interference import Interference, costs_of_engine
 from headway.report import Outcome, Record
@@ -23,8 +24,6 @@ from headway.sim.replica import Machine
 from headway.sim.routers import RouterName, make_router
 from headway.workload import Targets, Workload
 
-#: the share of requests that a target speaks of
-P99 = 0.99
 _METRICS = ("ttft", "tpot", "e2el")
 
 
@@ -52,7 +51,7 @@ class Aim:
     class_name: str
     metric: str
     limit_s: float
-    share: float = P99
+    share: float = SHARE
 
     def holds(self, figure_s: float | None) -> bool:
         """Whether a day with this figure keeps it; one on which nobody of the class came does."""
@@ -119,7 +118,6 @@ def trial(
     candidate: Candidate,
     days: Iterable[Workload],
     *,
-    share: float = P99,
     is_enough: Callable[[Chance], bool] = lambda _: False,
 ) -> TrialResult:
     """Simulate a candidate on days.
@@ -127,7 +125,6 @@ def trial(
     Args:
         candidate: what is tried.
         days: what comes; each has its targets.
-        share: of the requests of a class that are to be within each limit, on each day.
         is_enough: asked after each day by the chance so far; the rest is left out if it is.
 
     Raises:
@@ -137,16 +134,14 @@ def trial(
     found: list[DayResult] = []
     num_held = 0
     for number, workload in enumerate(days):
-        found.append(simulate_day(candidate, workload, number=number, share=share))
+        found.append(simulate_day(candidate, workload, number=number))
         num_held += found[-1].holds
         if is_enough(Chance(num_held, len(found))):
             break
     return TrialResult(candidate, tuple(found))
 
 
-def simulate_day(
-    candidate: Candidate, workload: Workload, *, number: int = 0, share: float = P99
-) -> DayResult:
+def simulate_day(candidate: Candidate, workload: Workload, *, number: int = 0) -> DayResult:
     """Simulate one day; its number says where interference begins."""
     limits = candidate.machine.config.limits
     router = make_router(
@@ -156,7 +151,7 @@ def simulate_day(
         num_kv_tokens=limits.num_blocks * limits.block_size,
     )
     result = simulate_fleet(_machines(candidate, number), router, workload)
-    figures_s = dict(_figures_s(result, workload.targets, share))
+    figures_s = dict(_figures_s(result, workload.targets))
     return DayResult(figures_s, load_of(result, limits))
 
 
@@ -170,22 +165,22 @@ def _machines(candidate: Candidate, number: int) -> list[Machine]:
 
 
 def _figures_s(
-    result: FleetResult, targets: Mapping[str, Targets], share: float
+    result: FleetResult, targets: Mapping[str, Targets]
 ) -> Iterator[tuple[Aim, float | None]]:
     by_class: dict[str, list[Record]] = {}
     for record in records_of(result.requests):
         by_class.setdefault(record.class_name, []).append(record)
     for class_name, records in by_class.items():
-        for aim in aims_of(class_name, promised(targets, class_name), share):
+        for aim in aims_of(class_name, promised(targets, class_name)):
             yield aim, figure_s(records, aim)
 
 
-def aims_of(class_name: str, targets: Targets | None, share: float = P99) -> Iterator[Aim]:
+def aims_of(class_name: str, targets: Targets | None) -> Iterator[Aim]:
     """Yield what was promised to a class, one by one."""
     for metric in _METRICS if targets is not None else ():
         limit_s = getattr(targets, f"{metric}_s")
         if limit_s is not None:
-            yield Aim(class_name, metric, limit_s, share)
+            yield Aim(class_name, metric, limit_s)
 
 
 def figure_s(records: Sequence[Record], aim: Aim) -> float | None:

@@ -10,11 +10,13 @@ from headway.planning.batch import Batch
 from headway.planning.chance import Chance
 from headway.planning.choices import Choice, Setup
 from headway.planning.days import Days
+from headway.planning.demand import class_names
 from headway.planning.trial import Candidate, TrialResult, trial
 from headway.profiles.interference import Interference
+from headway.report.figures import promised
 from headway.sim.replica import Machine
 from headway.sim.routers import RouterName
-from headway.workload import Workload
+from headway.workload import Workload, WorkloadError
 
 _Key = tuple[int, int, int]
 
@@ -70,6 +72,9 @@ class Trials:
         router: chooses among instances.
         interference: of such machines.
         tell: takes a line of progress.
+
+    Raises:
+        WorkloadError: a class comes on a day whose targets don't know it.
     """
 
     def __init__(
@@ -84,6 +89,7 @@ class Trials:
     ) -> None:
         self.terms = terms
         drawn = list(days.draw(terms.num_screened + terms.num_days, terms.seed))
+        _check_classes(drawn)
         self.screening_days: Sequence[Workload] = drawn[: terms.num_screened]
         self._days = drawn[terms.num_screened :]
         self._machine_of = machine_of
@@ -136,6 +142,17 @@ class Trials:
             router=self._router,
             interference=self._interference,
         )
+
+
+def _check_classes(days: Sequence[Workload]) -> None:
+    """Refuse days with a class that nothing is known of: no machine is planned for it."""
+    for day in days:
+        for name in class_names(day):
+            if promised(day.targets, name) is None:
+                raise WorkloadError(
+                    f"class {name} comes on some days, and not on the one that is planned for: "
+                    "make it longer (duration_s)"
+                )
 
 
 def _key(setup: Setup) -> _Key:

@@ -21,7 +21,8 @@ _HELD_OUT_EVERY = 5
 _PASSES = 5
 _OUTLIER = 2.0
 """Steps that took this many times what is expected count for less, in proportion (Huber, 1964)."""
-_FEWEST = 20
+FEWEST = 20
+"""Steps that a fit needs."""
 _Observation = tuple[StepShape, float]
 
 
@@ -32,6 +33,12 @@ class FitError:
     median: float
     p90: float
     num_steps: int
+
+    @classmethod
+    def of(cls, errors: Iterable[float]) -> FitError:
+        """Return it for the errors of steps, at least one."""
+        off = sorted(errors)
+        return cls(median=off[len(off) // 2], p90=off[9 * len(off) // 10], num_steps=len(off))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +84,20 @@ class FittedCosts:
         return not self.beyond(shape)
 
 
+def expected_of(row: Sequence[float], costs: Sequence[float]) -> float:
+    """Return the seconds of a step with these values of the features; 0 while no cost is known."""
+    return sum(x * cost for x, cost in zip(row, costs, strict=False))
+
+
+def weight_of(expected: float, seconds: float) -> float:
+    """Return how much a step counts: by the inverse square of the expected time, as errors grow.
+
+    An outlier counts for less. (With the time that was measured as the weight, steps that were
+    quick by chance would count for more.)
+    """
+    return min(_OUTLIER * expected / seconds, 1.0) / expected**2
+
+
 def fit_device(steps: Iterable[ObservedStep]) -> FittedCosts:
     """Fit the device's time of each step.
 
@@ -98,17 +119,12 @@ def fit_host(steps: Iterable[ObservedStep]) -> FittedCosts:
 def _fit(side: Side, steps: Sequence[_Observation]) -> FittedCosts:
     """Fit to all steps; the error is of a fit without every fifth of them, on these."""
     steps = [(shape, seconds) for shape, seconds in steps if seconds > 0]
-    if len(steps) < _FEWEST:
-        raise ProfileError(f"{len(steps)} steps are too few for a fit: {_FEWEST} are needed")
+    if len(steps) < FEWEST:
+        raise ProfileError(f"{len(steps)} steps are too few for a fit: {FEWEST} are needed")
     held_out = steps[::_HELD_OUT_EVERY]
     rest = [step for number, step in enumerate(steps) if number % _HELD_OUT_EVERY]
     without = _costs(side, rest)
-    off = sorted(abs(_predict(side, without, s) / seconds - 1) for s, seconds in held_out)
-    error = FitError(
-        median=off[len(off) // 2],
-        p90=off[min(9 * len(off) // 10, len(off) - 1)],
-        num_steps=len(off),
-    )
+    error = FitError.of(abs(_predict(side, without, s) / seconds - 1) for s, seconds in held_out)
     ranges = {}
     for name, feature in FEATURES_OF[side].items():
         seen = [feature(shape) for shape, _ in steps]
@@ -117,20 +133,15 @@ def _fit(side: Side, steps: Sequence[_Observation]) -> FittedCosts:
 
 
 def _costs(side: Side, steps: Sequence[_Observation]) -> dict[str, float]:
-    """Weigh each step by the inverse square of the time that is expected: errors grow with it.
-
-    Again and again, since only a fit tells what is expected, and which steps are outliers. (With
-    the time that was measured as the weight, steps that were quick by chance would count for more.)
-    """
+    """Fit again and again, since only a fit tells what is expected, and who are outliers."""
     features = FEATURES_OF[side]
     rows = [([feature(shape) for feature in features.values()], s) for shape, s in steps]
     costs: list[float] = []
     for _ in range(_PASSES):
         equations = NormalEquations(len(features))
         for row, seconds in rows:
-            expected = sum(x * cost for x, cost in zip(row, costs, strict=False)) or seconds
-            loudness = min(_OUTLIER * expected / seconds, 1.0)
-            equations.add(row, seconds, loudness / expected**2)
+            expected = expected_of(row, costs) or seconds
+            equations.add(row, seconds, weight_of(expected, seconds))
         costs = equations.solve()
     return {name: cost for name, cost in zip(features, costs, strict=True) if cost > 0}
 

@@ -6,7 +6,15 @@ from collections import deque
 from collections.abc import Sequence
 
 from headway.profiles.errors import ProfileError
-from headway.profiles.fitted import FEATURES_OF, FitError, FittedCosts, Side
+from headway.profiles.fitted import (
+    FEATURES_OF,
+    FEWEST,
+    FitError,
+    FittedCosts,
+    Side,
+    expected_of,
+    weight_of,
+)
 from headway.profiles.least_squares import NormalEquations
 from headway.profiles.shape import StepShape
 
@@ -17,10 +25,6 @@ _TOO_LOUD = 1e9
 """From this weight of a new step on, all sums are made smaller: they would grow without end."""
 _REFRESH = 64
 """The costs are solved for anew after so many steps, and sooner at first."""
-_OUTLIER = 2.0
-"""As in :mod:`headway.profiles.fitted`."""
-_FEWEST = 20
-"""Steps to begin with, and then as many again for the error."""
 _PRIOR_WEIGHT = 4.0
 """What was known before speaks like so many steps, of each feature."""
 _ERRORS_KEPT = 1024
@@ -52,12 +56,11 @@ class RunningFit:
     def add(self, shape: StepShape, seconds: float) -> None:
         """Take in a step and the time that it took, above 0."""
         row = [feature(shape) for feature in self._features.values()]
-        expected = _product(row, self._costs)
-        if expected > 0 and self.num_steps >= _FEWEST:
+        expected = expected_of(row, self._costs)
+        if expected > 0 and self.num_steps >= FEWEST:
             self._errors.append(abs(expected / seconds - 1))
-        expected = expected or seconds
-        loudness = min(_OUTLIER * expected / seconds, 1.0)
-        self._kinds[bool(shape.chunks)].add(row, seconds, loudness / expected**2)
+        weight = weight_of(expected or seconds, seconds)
+        self._kinds[bool(shape.chunks)].add(row, seconds, weight)
         self._widen(row)
         self.num_steps += 1
         if self.num_steps >= self._refresh_at:
@@ -70,10 +73,10 @@ class RunningFit:
         Raises:
             ProfileError: there were too few steps, and nothing was known before.
         """
-        if len(self._errors) < _FEWEST:
+        if len(self._errors) < FEWEST:  # as many again as the fit took
             if self._prior is None:
                 raise ProfileError(
-                    f"{self.num_steps} steps are too few for a fit: {2 * _FEWEST} are needed"
+                    f"{self.num_steps} steps are too few for a fit: {2 * FEWEST} are needed"
                 )
             return self._prior
         costs = zip(self._features, self._solved(), strict=True)
@@ -81,12 +84,8 @@ class RunningFit:
             side=self._side,
             costs_s={name: cost for name, cost in costs if cost > 0},
             ranges=dict(self._ranges),
-            error=self._error(),
+            error=FitError.of(self._errors),
         )
-
-    def _error(self) -> FitError:
-        off = sorted(self._errors)
-        return FitError(median=off[len(off) // 2], p90=off[9 * len(off) // 10], num_steps=len(off))
 
     def _widen(self, row: Sequence[float]) -> None:
         for name, value in zip(self._features, row, strict=True):
@@ -124,7 +123,3 @@ class _Kind:
         if self.loudness > _TOO_LOUD:
             self.equations.forget(1 / self.loudness)
             self.loudness = 1.0
-
-
-def _product(row: Sequence[float], costs: Sequence[float]) -> float:
-    return sum(x * cost for x, cost in zip(row, costs, strict=False))

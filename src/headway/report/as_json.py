@@ -2,9 +2,9 @@
 
 The keys that vLLM has mean what they mean there, but that latencies count from when a request was
 due. Headway's own are ``p50_…``, ``p90_…`` and ``p99.9_…`` beside vLLM's default ``p99_…``,
-``num_cancelled`` and its kin, ``queue`` and ``late`` latencies, ``errors_by_kind``, ``attained``,
-``classes``, ``tenants``, ``ramp``, ``knee_request_rate`` and ``warnings``. What was not measured
-is null.
+``num_cancelled`` and its kin, ``queue`` and ``late`` latencies, ``errors_by_kind``,
+``error_details``, ``attained``, ``classes``, ``tenants``, ``ramp``, ``knee_request_rate`` and
+``warnings``. What was not measured is null.
 """
 
 from __future__ import annotations
@@ -94,6 +94,7 @@ def _figures(measured: Figures, *, promised: bool) -> dict[str, Any]:
         "output_throughput": measured.a_second(measured.output_tokens),
         "total_token_throughput": measured.a_second(total_tokens),
         "errors_by_kind": dict(measured.errors),
+        "error_details": dict(measured.details),
     }
     return value | latencies_to_json(measured.latencies)
 

@@ -79,6 +79,7 @@ class Figures:
         targets: what was promised; None promises nothing.
         num_good: those that were completed and met all targets.
         errors: number of failures by kind, the most frequent first.
+        details: what exactly was wrong with the first of each kind, where that is known.
         latencies: of those completed.
     """
 
@@ -94,6 +95,7 @@ class Figures:
     targets: Targets | None
     num_good: int
     errors: Mapping[str, int]
+    details: Mapping[str, str]
     latencies: Latencies
 
     def a_second(self, count: float) -> float:
@@ -154,7 +156,8 @@ def figures(
     """Return the figures of requests of any classes, each judged by the targets of its own."""
     counts = Counter(each.outcome for each in records if not each.stalled)
     completed = [each for each in records if each.outcome is Outcome.COMPLETED]
-    errors = Counter(each.error for each in records if each.outcome is Outcome.FAILED)
+    failed = [each for each in records if each.outcome is Outcome.FAILED]
+    errors = Counter(each.error for each in failed)
     names = {each.class_name for each in records}
     return Figures(
         duration_s=duration_s,
@@ -169,6 +172,7 @@ def figures(
         targets=promised(targets, next(iter(names))) if len(names) == 1 else None,
         num_good=sum(meets(each, promised(targets, each.class_name)) for each in records),
         errors=dict(errors.most_common()),
+        details={each.error: each.detail for each in reversed(failed) if each.detail},
         latencies=latencies(records),
     )
 

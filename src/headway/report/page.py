@@ -105,8 +105,12 @@ def _groups(report: Report) -> Iterator[str]:
         yield _summary("tenant", report.tenants)
     if report.overall.errors:
         yield "<h2>Errors</h2>"
-        rows = ((kind, f"{count:,}") for kind, count in report.overall.errors.items())
-        yield table(("kind", "requests"), rows)
+        yield table(("kind", "requests", "the first"), _error_rows(report.overall))
+
+
+def _error_rows(measured: Figures) -> Iterator[tuple[str, str, str]]:
+    for kind, count in measured.errors.items():
+        yield kind, f"{count:,}", measured.details.get(kind, "–")
 
 
 def _summary(what: str, groups: Mapping[str, Figures]) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from textwrap import shorten
 
 from headway.report.figures import Distribution, Figures
 from headway.report.report import Report
@@ -14,6 +15,8 @@ _LATENCIES = (
     ("end to end", "e2el"),
     ("queueing", "queue"),
 )
+#: of what a server said of a failure: its own message, or a page of somebody's proxy
+_DETAIL_WIDTH = 200
 _HEAD = ("", "mean", "p50", "p90", "p99", "p99.9", "max")
 
 
@@ -70,6 +73,16 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
+def left_aligned(rows: Iterable[Sequence[str]]) -> list[str]:
+    """Return lines with all columns aligned left: the cells are words."""
+    table = [tuple(row) for row in rows]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in table
+    ]
+
+
 def latency_table(measured: Figures) -> list[str]:
     """Return the latencies that were measured, under their quantiles."""
     rows = [_HEAD]
@@ -92,7 +105,8 @@ def _totals(measured: Figures, *, promised: bool) -> Iterator[str]:
         extra += f"; clients that stopped reading for a time: {measured.num_stalled}"
     yield f"{measured.num_completed} of {measured.num_requests} requests completed{extra}"
     for kind, count in measured.errors.items():
-        yield f"  {count} x {kind}"
+        detail = measured.details.get(kind)
+        yield f"  {count} x {kind}" + (f", first: {_one_line(detail)}" if detail else "")
     yield (
         f"{number(measured.a_second(measured.num_completed))} requests/s, "
         f"{number(measured.a_second(measured.output_tokens))} output tokens/s, "
@@ -104,6 +118,10 @@ def _totals(measured: Figures, *, promised: bool) -> Iterator[str]:
             f"goodput {number(measured.goodput)} requests/s: "
             f"{percent(measured.attained)} met all targets"
         )
+
+
+def _one_line(detail: str) -> str:
+    return shorten(detail, _DETAIL_WIDTH, placeholder=" …")
 
 
 def _ramp(report: Report) -> list[str]:

@@ -33,7 +33,8 @@ def _record_of(request: RequestRecord) -> Record:
         output_tokens=len(times),
         outcome=_OUTCOMES.get(request.outcome, Outcome.FAILED),
         error="" if request.outcome in _OUTCOMES else f"{request.outcome} {request.reason}".strip(),
-        stalled=conduct is not None and conduct.stalls,
+        detail=request.detail,
+        stalled=conduct is not None and conduct.stalls_within(len(times)),
         num_preemptions=request.num_preemptions,
         num_cached_tokens=request.num_cached_tokens,
     )

@@ -23,6 +23,8 @@ _NAMED = 0.05
 def explained(mode: Mode, run: ModeRun) -> str:
     """Say how far apart the throughputs are, what binds the steps, and what that leaves open."""
     assert run.parts is not None, "only a roofline says what its time goes to"
+    if not run.tally.num_steps:
+        return f"{mode.title}: nothing was computed{_reason(run)}"
     stated = mode.stated
     ours = run.figures.a_second(run.figures.output_tokens)
     sentences = [
@@ -32,6 +34,10 @@ def explained(mode: Mode, run: ModeRun) -> str:
         _left_open(mode, run),
     ]
     return " ".join(sentences)
+
+
+def _reason(run: ModeRun) -> str:
+    return "".join(f"; {kind}: {detail}" for kind, detail in run.figures.details.items())
 
 
 def _against(ours: float, stated: float) -> str:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import Thread
+from uuid import uuid4
 
 from headway.core.plan import SequenceId, StepPlan, StepResult
 from headway.core.ports import Executor
@@ -19,7 +21,10 @@ from headway.profiles.shape import StepShape
 
 _log = logging.getLogger(__name__)
 
-_EVERY = 4
+EVERY_S = 60.0
+"""How often a profile is written unless told, in seconds."""
+
+_EVERY_NTH = 4
 """Of steps of decodes alone, which are many and much alike, each so many-th is looked at."""
 
 
@@ -27,14 +32,16 @@ class ProfileKeeper:
     """Runs plans by another executor, learns what they cost, and writes that down again and again.
 
     It begins with the profile that the file holds, if there is one. The file is replaced as a
-    whole, by a thread of its own, so that a slow disk delays no token.
+    whole, by a thread of its own, so that a slow disk delays no token, and it is whole
+    whenever somebody reads it or the engine dies. Of several engines with one file, the last to
+    write has it.
 
     Args:
         inner: computes, one plan in flight.
         now: a monotonic clock, in seconds.
         path: of the profile.
         name: of model and machine, for a new profile.
-        every_s: how often it is written.
+        every_s: how often it is written, in seconds.
 
     Raises:
         ProfileError: the file can't be read or written, or its costs are not fitted ones.
@@ -64,7 +71,7 @@ class ProfileKeeper:
         ended = self._now()
         if not result.failures:
             self._num_steps += 1
-            if self._num_steps % _EVERY == 0 or any(part.count > 1 for part in plan.slices):
+            if self._num_steps % _EVERY_NTH == 0 or any(part.count > 1 for part in plan.slices):
                 self._learn(plan, began, ended)
         self._last = (ended, frozenset(part.sequence_id for part in plan.slices))
         if ended - self._written_at >= self._every_s:
@@ -144,9 +151,12 @@ def _check_writable(path: Path) -> None:
 
 
 def _replace(path: Path, profile: Profile) -> None:
-    beside = path.with_name(f"{path.name}.new")
+    # Numbers of processes are not enough for a name: several machines may share the folder.
+    beside = path.with_name(f"{path.name}.{uuid4().hex}.new")
     try:
         write_profile(beside, profile)
         beside.replace(path)
     except (OSError, ProfileError) as error:
         _log.warning("the profile %s was not written: %s", path, error)
+        with suppress(OSError):  # it may not be there, nor its folder
+            beside.unlink()

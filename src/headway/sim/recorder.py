@@ -112,6 +112,7 @@ class Recorder:
         elif isinstance(event, Finished):
             self._end(event.request_id, now, FINISHED, "")
         elif isinstance(event, Rejected):
+            record.detail = event.message
             self._end(event.request_id, now, "rejected", event.reason)
         elif isinstance(event, Expired):
             self._end(event.request_id, now, "expired", event.reason)

@@ -24,6 +24,7 @@ class RequestRecord:
         outcome: ``finished``, ``rejected``, ``expired``, ``failed``, ``cancelled``, or
             ``unfinished`` if the simulation ended before it did.
         reason: why it was rejected or expired, or how it failed.
+        detail: what exactly was wrong with it when it was rejected.
         submitted_at: when the scheduler got it: as soon as the step ended in which it came.
         started_at: when it first got a slot.
         ended_at: when its terminal event came.
@@ -36,6 +37,7 @@ class RequestRecord:
     arrival: Arrival
     outcome: str = UNFINISHED
     reason: str = ""
+    detail: str = ""
     submitted_at: float | None = None
     started_at: float | None = None
     ended_at: float | None = None

@@ -5,7 +5,7 @@ A :class:`WorkloadSpec` says it as a person writes it, :func:`build` makes the r
 """
 
 from headway.workload.arrival import Arrival, Conduct, Prompt
-from headway.workload.build import ClosedLoop, Workload, build
+from headway.workload.build import ClosedLoop, Workload, build, one_of_many
 from headway.workload.content import Content
 from headway.workload.errors import WorkloadError
 from headway.workload.file import read_spec, stream_of
@@ -43,6 +43,7 @@ __all__ = [
     "exponential_gaps",
     "in_order",
     "merged",
+    "one_of_many",
     "parse_lengths",
     "poisson_arrivals",
     "rate_of",

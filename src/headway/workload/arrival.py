@@ -44,6 +44,10 @@ class Conduct:
         """Whether it stops reading for a time."""
         return self.stalls_after_tokens is not None
 
+    def stalls_within(self, num_tokens: int) -> bool:
+        """Whether it stops reading an answer that has so many tokens by now."""
+        return self.stalls_after_tokens is not None and num_tokens >= self.stalls_after_tokens
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrival:

@@ -76,6 +76,14 @@ def build(spec: WorkloadSpec) -> Workload:
     Raises:
         WorkloadError: a file of a source can't be read, or numbers make no workload.
     """
+    found = one_of_many(spec)
+    if not found.arrivals and not found.loops:
+        raise WorkloadError("no request comes in this time")
+    return found
+
+
+def one_of_many(spec: WorkloadSpec) -> Workload:
+    """Make the requests as :func:`build` does; where many are drawn, nobody may come in one."""
     duration_s = inf if spec.duration_s is None else spec.duration_s
     open_ones: list[Arrival] = []
     loops: list[ClosedLoop] = []
@@ -85,8 +93,6 @@ def build(spec: WorkloadSpec) -> Workload:
             loops.append(maker.loop())
         else:
             open_ones += maker.arrivals()
-    if not open_ones and not loops:
-        raise WorkloadError("no request comes in this time")
     return Workload(in_order(open_ones), loops, duration_s, spec.targets)
 
 
@@ -155,8 +161,14 @@ class _Maker:
         if stream.request_rate == inf:
             arrivals = [replace(each, at_s=0.0) for each in arrivals]
         elif stream.request_rate is not None:
-            arrivals = at_rate(arrivals, stream.request_rate)
+            arrivals = self._at_rate(arrivals, stream.request_rate)
         return before(arrivals, self._duration_s)[: stream.num_requests]
+
+    def _at_rate(self, arrivals: list[Arrival], rate: float) -> list[Arrival]:
+        """Stretch them; where the file says no times, they come as requests without any do."""
+        if self._stream.process == "trace" or len({each.at_s for each in arrivals}) > 1:
+            return at_rate(arrivals, rate)
+        return [replace(each, at_s=t) for each, t in zip(arrivals, self._times(), strict=False)]
 
     # ------------------------------------------------------------- bodies
 

@@ -45,7 +45,8 @@ def parse_lengths(text: str | int) -> Lengths:
     try:
         return _made(kind, [float(number) for number in numbers])
     except (ValueError, OverflowError):
-        raise WorkloadError(f"{str(text)!r} is no length in tokens: {SYNTAX}") from None
+        flaw = f"{str(text)!r} is no length in tokens, from 1 to {MAX_LENGTH:,}: {SYNTAX}"
+        raise WorkloadError(flaw) from None
 
 
 def _parts(text: str) -> list[str]:

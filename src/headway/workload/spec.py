@@ -6,7 +6,7 @@ Each field of :class:`Stream` is a key of a workload file and a flag of ``headwa
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from math import inf
 from typing import Any
 
@@ -18,6 +18,11 @@ SOURCES = ("synthetic", "azure", "mooncake", "servegen", "csv", "vllm-bench", "j
 PROCESSES = ("poisson", "gamma", "constant", "trace")
 #: sources that say when requests come
 TIMED_SOURCES = ("azure", "mooncake", "servegen", "csv", "vllm-bench", "jsonl")
+#: sources that may say the class of each request
+_WITH_CLASSES = ("csv", "jsonl")
+
+#: of an open loop; a slip of the pen shouldn't take all memory
+MAX_REQUESTS = 10_000_000
 
 
 def _key(
@@ -64,7 +69,7 @@ class Stream:
         "64", "length of answers, likewise, where the source doesn't say it"
     )
     shared_prefix_tokens: int = _key(0, "so much of each synthetic prompt is the same for all")
-    length_factor: float = _key(1.0, "multiplies the lengths of a trace")
+    length_factor: float = _key(1.0, "multiplies the lengths of prompts and answers")
     max_prompt_tokens: int | None = _key(None, "longer prompts are cut to this")
     max_output_tokens: int | None = _key(None, "longer answers are cut to this")
     num_clients: int | None = _key(None, "servegen: only so many clients, the busiest")
@@ -92,6 +97,11 @@ class Stream:
         if self.process is None:
             return self.rate_steps is None
         return self.process == "trace"
+
+    @property
+    def says_classes(self) -> bool:
+        """Whether the classes are those that a file of requests may say."""
+        return self.class_name is None and self.source in _WITH_CLASSES
 
     @property
     def cv(self) -> float:
@@ -124,6 +134,11 @@ class Targets:
         """Whether anything was promised."""
         return any(getattr(self, each.name) is not None for each in fields(self))
 
+    def under(self, other: Targets) -> Targets:
+        """Return these, with those of ``other`` in the place of the same ones."""
+        stated = {each.name: getattr(other, each.name) for each in fields(other)}
+        return replace(self, **{name: value for name, value in stated.items() if value is not None})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadSpec:
@@ -149,6 +164,27 @@ class WorkloadSpec:
         for stream in self.streams:
             if self.duration_s is None and stream.num_requests is None and _is_endless(stream):
                 raise WorkloadError("say how much: num_requests of each stream, or duration_s")
+            _check_count(stream, self.duration_s)
+
+    @property
+    def class_names(self) -> tuple[str, ...] | None:
+        """The classes of its requests; None where only a file of requests says them."""
+        if any(each.says_classes for each in self.streams):
+            return None
+        return tuple(dict.fromkeys(each.class_name or "default" for each in self.streams))
+
+
+def _check_count(stream: Stream, duration_s: float | None) -> None:
+    """Refuse more requests than memory holds: those of an open loop are all made before it runs."""
+    if stream.request_rate is None or stream.is_timed:
+        return
+    in_time = inf if duration_s is None else stream.request_rate * duration_s
+    count = min(in_time, inf if stream.num_requests is None else stream.num_requests)
+    if count > MAX_REQUESTS:
+        raise WorkloadError(
+            f"request_rate {stream.request_rate:g} would make more than {MAX_REQUESTS:,} requests: "
+            "lower it, or say num_requests"
+        )
 
 
 def _is_endless(stream: Stream) -> bool:
@@ -196,7 +232,14 @@ def _check_shares(stream: Stream) -> str | None:
         return "cancel_share needs cancel_after_s or cancel_after_tokens"
     if says_when and not stream.cancel_share:
         return "cancel_after_s and cancel_after_tokens need cancel_share"
+    if not stream.stall_share and not _are_default(stream, "stall_after_tokens", "stall_s"):
+        return "stall_after_tokens and stall_s need stall_share"
     return None
+
+
+def _are_default(stream: Stream, *names: str) -> bool:
+    defaults = {each.name: each.default for each in fields(stream)}
+    return all(getattr(stream, name) == defaults[name] for name in names)
 
 
 def _check_source(stream: Stream) -> str | None:
@@ -211,6 +254,19 @@ def _check_source(stream: Stream) -> str | None:
         return "num_clients goes with source servegen"
     if stream.shared_prefix_tokens and stream.source not in ("synthetic", "lines"):
         return "shared_prefix_tokens goes with sources synthetic and lines"
+    return _check_lengths(stream)
+
+
+#: sources whose requests have no length of their own, or none of their answers
+_WITHOUT_PROMPTS = ("synthetic", "lines")
+_WITHOUT_OUTPUTS = (*_WITHOUT_PROMPTS, "jsonl")
+
+
+def _check_lengths(stream: Stream) -> str | None:
+    for name, sources in (("prompt_tokens", _WITHOUT_PROMPTS), ("output_tokens", _WITHOUT_OUTPUTS)):
+        if stream.source not in sources and not _are_default(stream, name):
+            limits = "length_factor, max_prompt_tokens and max_output_tokens"
+            return f"{name}: source {stream.source} says the lengths; {limits} change them"
     return None
 
 
@@ -225,8 +281,8 @@ def _check_times(stream: Stream) -> str | None:
         parse_steps(stream.rate_steps)
         if stream.request_rate is not None or stream.process == "trace":
             return "rate_steps stand in place of request_rate, and not with process trace"
-    if stream.burstiness != 1 and stream.process != "gamma":
-        return "burstiness goes with process gamma"
+    if flaw := _check_gaps(stream):
+        return flaw
     if not stream.is_timed and stream.request_rate is None and stream.rate_steps is None:
         return "say when requests come: request_rate, rate_steps or concurrency"
     return None
@@ -236,6 +292,12 @@ def _check_closed(stream: Stream) -> str | None:
     for name in ("process", "request_rate", "rate_steps"):
         if getattr(stream, name) is not None:
             return f"{name} is for open loops, and concurrency makes a closed one: leave out one"
+    return _check_gaps(stream)
+
+
+def _check_gaps(stream: Stream) -> str | None:
+    if stream.burstiness != 1 and stream.process != "gamma":
+        return "burstiness goes with process gamma"
     return None
 
 
