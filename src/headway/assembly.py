@@ -209,6 +209,7 @@ def assemble_bare(settings: Settings, progress: Callable[[str], None]) -> Bare:
     config = _scheduler_config(settings, checkpoint)
     executor, _ = _executor(settings, checkpoint, config.limits)
     if isinstance(executor, HasMemory):
+        progress("Taking the memory of the whole KV pool from the system")
         executor.make_resident()
     return Bare(
         name=_served_name(settings),

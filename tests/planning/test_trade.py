@@ -253,7 +253,7 @@ def test_seeds_show_their_spread_and_are_refused_where_nothing_is_drawn(
         (["--seeds", "2"], "--seeds goes with --trade"),
         (["--window-s", "2"], "--window-s goes with --trade"),
         (["--trade", "--goodput", "ttft:9", "--window-s", "1e-9"], "most would be empty"),
-        (["--trade", "--goodput", "other/ttft:9"], "nothing is promised to default"),
+        (["--trade", "--goodput", "other/ttft:9"], "class other has targets, and no stream"),
         (["--html", "/no-such-folder/page.html"], "there is no folder /no-such-folder"),
         (["--csv", "/"], "/ can't be written: it is a folder"),
     ],
