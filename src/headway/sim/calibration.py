@@ -23,7 +23,9 @@ from headway.workload import Arrival
 
 _WARM_UP_TOKENS = 8
 _DECODES = 1024
-"""Tokens of a round at most, but for 32 a sequence: steps of few sequences are short, so many."""
+"""Tokens that the sequences of a round get: steps of few are short, so there are more of them."""
+_FEWEST_OUTPUTS, _MOST_OUTPUTS = 32, 192
+"""Of these for each."""
 _FINENESS = (4, 2, 1)
 """Of the first passes: each so many-th batch size."""
 
@@ -159,7 +161,8 @@ def passes(limits: SchedulerLimits, longest: int) -> Iterator[list[Round]]:
             prompt = lengths[(place * 5 + 2 * number + 4) % len(lengths)]
             share = min(room // batch, longest)
             prompt = max(min(prompt, share - 40), 8)
-            output = max(min(share - prompt, max(_DECODES // batch, 32), 192), 2)
+            output = min(max(_DECODES // batch, _FEWEST_OUTPUTS), _MOST_OUTPUTS)
+            output = max(min(share - prompt, output), 2)
             late = tuple(lengths[(place + number + n) % len(lengths)] for n in range(2))
             found.append(Round(batch, prompt, output, late if batch < most else ()))
         yield found

@@ -6,6 +6,7 @@ What a simulation of it is held against.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from math import inf
 from random import Random
 
@@ -67,13 +68,14 @@ class LiveEngine:
     ) -> list[RequestRecord]:
         """Serve arrivals at their times, from now on, until all have ended.
 
-        ``stop``, asked before each step, ends it before; what runs then is cancelled. Moments of
-        the records are seconds from the begin.
+        ``stop``, asked after each step, ends it before; what runs then is cancelled. Moments of the
+        records are seconds from the begin.
         """
         records, steps = self.begin(arrivals)
-        while not stop() and next(steps, None) is not None:
-            pass
-        steps.close()
+        with closing(steps):
+            for _ in steps:
+                if stop():
+                    break
         return records
 
     def begin(self, arrivals: Sequence[Arrival]) -> tuple[list[RequestRecord], Steps]:

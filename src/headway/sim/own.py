@@ -91,7 +91,7 @@ class LoadVerdict:
 class _Load:
     share: float
     rate: float
-    num_requests: int = 0
+    arrivals: list[Arrival]
     real: list[Figures] = field(default_factory=list)
     simulated: list[Figures] = field(default_factory=list)
 
@@ -128,15 +128,18 @@ def judge(
     """
     tell("calibrating, to find the rate that saturates")
     saturation = saturating_rate(config, lengths, calibrate())
-    loads = [_Load(share, share * saturation) for share in shares]
+    rates = [share * saturation for share in shares]
+    paced = [_paced(lengths, rate, duration_s) for rate in rates]
+    loads = list(map(_Load, shares, rates, paced))
     for number in range(1, repetitions + 1):
         for load in loads:
-            arrivals = _paced(lengths, load.rate, duration_s)
-            load.num_requests = len(arrivals)
-            tell(f"{number} of {repetitions}: {load.rate:.3g} requests/s, {len(arrivals)} of them")
-            records, profile = measure(arrivals, _backwards(arrivals))
+            tell(
+                f"{number} of {repetitions}: {load.rate:.3g} requests/s, "
+                f"{len(load.arrivals)} of them"
+            )
+            records, profile = measure(load.arrivals, _backwards(load.arrivals))
             load.real.append(figures(records))
-            load.simulated.append(figures(run_simulated(config, arrivals, profile)))
+            load.simulated.append(figures(run_simulated(config, load.arrivals, profile)))
     return tuple(_verdict(load) for load in loads)
 
 
@@ -208,4 +211,4 @@ def _verdict(load: _Load) -> LoadVerdict:
         )
         for figure in FIGURES
     )
-    return LoadVerdict(load.share, load.rate, load.num_requests, rows)
+    return LoadVerdict(load.share, load.rate, len(load.arrivals), rows)
