@@ -5,11 +5,10 @@
 
 // Unrolled, or the sums would be written to memory and read again first.
 template <int Rows, int Vectors>
-HW_INLINE void store_tile(const LinearArgs& a, F (&sums)[Rows][Vectors], int block, int row, int row_end) {
+HW_INLINE void store_tile(const LinearArgs& a, F (&sums)[Rows][Vectors], int block, int row) {
   const size_t column = (size_t)block * kLanes, stride = a.out_stride;
   const float* bias = a.bias;
   float* out = a.out + (size_t)row * stride + column;
-  const int count = row_end - row;
 #pragma GCC unroll 8
   for (int v = 0; v < Vectors; ++v) {
     const size_t at = column + v * kLanes;
@@ -20,7 +19,6 @@ HW_INLINE void store_tile(const LinearArgs& a, F (&sums)[Rows][Vectors], int blo
   }
 #pragma GCC unroll 8
   for (int r = 0; r < Rows; ++r, out += stride) {
-    if (r >= count) break;
 #pragma GCC unroll 8
     for (int v = 0; v < Vectors; ++v) store(out + v * kLanes, sums[r][v]);
   }
@@ -96,7 +94,7 @@ HW_INLINE void add_products(I (&acc)[Rows][Vectors], const uint8_t* codes, const
 }
 
 template <Packed Format, int Rows, int Vectors>
-HW_INLINE void integer_tile(const LinearArgs& a, int block, int row, int row_end, bool is_first) {
+HW_INLINE void integer_tile(const LinearArgs& a, int block, int row, bool is_first) {
   constexpr PackedTraits t = Weights<Format>::traits;
   constexpr bool has_min = t.zero_shift < 0, has_halves = Format == Packed::q8_float_16;
   constexpr int parts = has_halves ? 2 : 1;
@@ -167,7 +165,7 @@ HW_INLINE void integer_tile(const LinearArgs& a, int block, int row, int row_end
     }
     factors += kPanel * factor_stride;
   }
-  store_tile<Rows, Vectors>(a, sums, block, row, row_end);
+  store_tile<Rows, Vectors>(a, sums, block, row);
 }
 
 // One step along k: weights of kLanes columns, and one row's activations in all lanes.
@@ -190,7 +188,7 @@ template <> struct Step<Packed::bf16> {
 };
 
 template <Packed Format, int Rows, int Vectors>
-HW_INLINE void float_tile(const LinearArgs& a, int block, int row, int row_end, bool is_first) {
+HW_INLINE void float_tile(const LinearArgs& a, int block, int row, bool is_first) {
   using S = Step<Format>;
   constexpr int steps = kGroup / S::width;  // in a group
   constexpr size_t stride = Weights<Format>::traits.group_code_bytes();
@@ -221,38 +219,34 @@ HW_INLINE void float_tile(const LinearArgs& a, int block, int row, int row_end, 
     x += steps * kRowTile * 4;
     codes += kPanel * stride;
   }
-  store_tile<Rows, Vectors>(a, sums, block, row, row_end);
+  store_tile<Rows, Vectors>(a, sums, block, row);
 }
 
 template <Packed Format, int Rows, int Vectors>
-static __attribute__((noinline)) void tile(const LinearArgs& a, int block, int row, int row_end,
-                                           bool is_first) {
+static __attribute__((noinline)) void tile(const LinearArgs& a, int block, int row, bool is_first) {
   if constexpr (Weights<Format>::traits.is_integer()) {
-    integer_tile<Format, Rows, Vectors>(a, block, row, row_end, is_first);
+    integer_tile<Format, Rows, Vectors>(a, block, row, is_first);
   } else {
-    float_tile<Format, Rows, Vectors>(a, block, row, row_end, is_first);
+    float_tile<Format, Rows, Vectors>(a, block, row, is_first);
   }
 }
 
-// Rows of a tile that do not exist are computed and not stored, so a few variants are enough.
+// A variant for each number of rows: one that computes more than there are takes as long as if they were.
+template <Packed Format, int Vectors, int Rows = kLinearRows - 1>
+HW_INLINE void last_rows(const LinearArgs& a, int block, int row, int count, bool is_first) {
+  if constexpr (Rows > 0) {
+    if (count == Rows) tile<Format, Rows, Vectors>(a, block, row, is_first);
+    else last_rows<Format, Vectors, Rows - 1>(a, block, row, count, is_first);
+  }
+}
+
 template <Packed Format, int Vectors>
 HW_INLINE void rows_of_panel(const LinearArgs& a, int block, int row_begin, int row_end) {
-  for (int row = row_begin; row < row_end;) {
-    const int left = row_end - row;
-    if (left > 4 && kLinearRows >= 8) {
-      tile<Format, kLinearRows, Vectors>(a, block, row, row_end, row == row_begin);
-      row += kLinearRows;
-    } else if (left > 2 && kLinearRows >= 4) {
-      tile<Format, kLinearRows >= 4 ? 4 : 1, Vectors>(a, block, row, row_end, row == row_begin);
-      row += 4;
-    } else if (left > 1) {
-      tile<Format, 2, Vectors>(a, block, row, row_end, row == row_begin);
-      row += 2;
-    } else {
-      tile<Format, 1, Vectors>(a, block, row, row_end, row == row_begin);
-      row += 1;
-    }
+  int row = row_begin;
+  for (; row + kLinearRows <= row_end; row += kLinearRows) {
+    tile<Format, kLinearRows, Vectors>(a, block, row, row == row_begin);
   }
+  last_rows<Format, Vectors>(a, block, row, row_end - row, row == row_begin);
 }
 
 template <Packed Format>
