@@ -183,7 +183,7 @@ def test_a_row_of_a_product_does_not_depend_on_the_others(
     two = make_ops(isa, num_threads=2, quantization=quantization)
     expected = one.linear(activations(one, x), one.load_matrix([part], [])).numpy()
     matrix = two.load_matrix([part], [])
-    for count in (1, 2, 3, 4, 5, 7, 8, 9, 16, 129):
+    for count in (*range(1, 18), 129):
         found = two.linear(activations(two, x[:count]), matrix).numpy()
         assert np.array_equal(found, expected[:count]), count
     shifted = two.linear(activations(two, x[3:20]), matrix).numpy()

@@ -27,7 +27,7 @@ _SCALES = {"ttft": (1e3, "ms"), "tpot": (1e3, "ms"), "outp": (1.0, "1/s")}
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the check's arguments."""
     parser.add_argument(
-        "--duration-s", type=float, metavar="S", default=60.0, help="of each run (default: 60)"
+        "--duration-s", type=float, metavar="S", default=90.0, help="of each run (default: 90)"
     )
     parser.add_argument(
         "--repetitions", type=int, metavar="N", default=5, help="how often (default: 5)"
@@ -43,13 +43,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--calibrate-s",
         type=float,
         metavar="S",
-        default=60.0,
-        help="of the calibration that fixes the rates (default: 60)",
+        default=20.0,
+        help="of the calibration before each run, which fixes its rate (default: 20)",
     )
     parser.add_argument(
         "--prompt-tokens",
         metavar="TEXT",
-        default="lognormal:150:0.8:800",
+        default="lognormal:50:0.8:300",
         help="lengths of prompts",
     )
     parser.add_argument(
@@ -99,18 +99,17 @@ def _judge(args: argparse.Namespace, bare: Bare, clock: Clock) -> tuple[LoadVerd
     from headway.sim.own_engine import OwnEngine
     from headway.sim.requests import longest_of
 
-    lengths = _lengths(args)
     engine = OwnEngine(
         bare.executor,
         bare.config,
         clock,
         name=bare.name,
         vocab_size=bare.vocab_size,
-        longest=longest_of(lengths, bare.config.limits),
+        longest=longest_of(_lengths(args, 0), bare.config.limits),
     )
     verdicts = judge(
         engine.config,
-        lengths,
+        lambda number: _lengths(args, number),
         calibrate=lambda: engine.calibrate(args.calibrate_s),
         measure=engine.measure,
         shares=args.share or (0.5, 0.9),
@@ -118,13 +117,14 @@ def _judge(args: argparse.Namespace, bare: Bare, clock: Clock) -> tuple[LoadVerd
         duration_s=args.duration_s,
         tell=lambda line: print(f"headway: {line}", file=sys.stderr),
     )
-    few = [each for each in verdicts if each.num_requests < _ENOUGH]
-    if few:
-        print_warnings([f"{few[0].num_requests} requests say little of p99: take more time"])
+    fewest = min(min(each.nums_requests) for each in verdicts)
+    if fewest < _ENOUGH:
+        print_warnings([f"{fewest} requests say little of p99: take more time"])
     return verdicts
 
 
-def _lengths(args: argparse.Namespace) -> list[Arrival]:
+def _lengths(args: argparse.Namespace, number: int) -> list[Arrival]:
+    """Return the requests of a repetition: each has others."""
     from headway.workload import Stream, WorkloadSpec, build
 
     stream = Stream(
@@ -133,13 +133,14 @@ def _lengths(args: argparse.Namespace) -> list[Arrival]:
         prompt_tokens=args.prompt_tokens,
         output_tokens=args.output_tokens,
     )
-    return list(build(WorkloadSpec(streams=(stream,), seed=args.seed)).arrivals)
+    return list(build(WorkloadSpec(streams=(stream,), seed=args.seed + number)).arrivals)
 
 
 def _print(verdict: LoadVerdict) -> None:
+    rates, numbers = verdict.rates, verdict.nums_requests
     print(
-        f"\n{100 * verdict.share:g} % of saturation: {verdict.rate:.3g} requests/s, "
-        f"{verdict.num_requests} requests, medians of {len(verdict.rows[0].real)}"
+        f"\n{100 * verdict.share:g} % of saturation: {min(rates):.3g} to {max(rates):.3g} requests/s, "
+        f"{min(numbers)} to {max(numbers)} requests, medians of {len(rates)}"
     )
     header = (
         *("figure", "unit", "real", "from", "to", "simulated", "from", "to"),
@@ -171,8 +172,8 @@ def _as_json(verdict: LoadVerdict) -> dict[str, Any]:
 
     return {
         "share": verdict.share,
-        "request_rate": verdict.rate,
-        "num_requests": verdict.num_requests,
+        "request_rates": list(verdict.rates),
+        "num_requests": list(verdict.nums_requests),
         "figures": {
             row.figure.key: {
                 "real": list(row.real),

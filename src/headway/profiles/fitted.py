@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
+from statistics import median
 from typing import Literal
 
 from headway.profiles.errors import ProfileError
@@ -18,9 +20,11 @@ FEATURES_OF: Mapping[Side, Mapping[str, Callable[[StepShape], float]]] = {
     "host": HOST_FEATURES,
 }
 _HELD_OUT_EVERY = 5
-_PASSES = 5
+_PASSES = 8
 _OUTLIER = 2.0
 """Steps that took this many times what is expected count for less, in proportion (Huber, 1964)."""
+_AROUND = 25
+"""Steps before one and after it that tell the speed of the machine just then."""
 FEWEST = 20
 """Steps that a fit needs."""
 _Observation = tuple[StepShape, float]
@@ -133,17 +137,40 @@ def _fit(side: Side, steps: Sequence[_Observation]) -> FittedCosts:
 
 
 def _costs(side: Side, steps: Sequence[_Observation]) -> dict[str, float]:
-    """Fit again and again, since only a fit tells what is expected, and who are outliers."""
+    """Fit again and again, since only a fit tells what is expected, who are outliers, and when.
+
+    Each step counts with the time that it would have taken at the usual speed. A slow machine makes
+    batches grow, so without this its slowness would look like a cost of large batches.
+    """
     features = FEATURES_OF[side]
     rows = [([feature(shape) for feature in features.values()], s) for shape, s in steps]
     costs: list[float] = []
+    slowness = [1.0] * len(rows)
     for _ in range(_PASSES):
         equations = NormalEquations(len(features))
-        for row, seconds in rows:
+        for (row, measured), slower in zip(rows, slowness, strict=True):
+            seconds = measured / slower
             expected = expected_of(row, costs) or seconds
             equations.add(row, seconds, weight_of(expected, seconds))
         costs = equations.solve()
+        slowness = _slowness([(expected_of(row, costs), seconds) for row, seconds in rows])
     return {name: cost for name, cost in zip(features, costs, strict=True) if cost > 0}
+
+
+def _slowness(steps: Sequence[tuple[float, float]]) -> list[float]:
+    """Return by how much the steps around each took longer than expected, over what is usual.
+
+    Args:
+        steps: the expected and the measured seconds of each, in their order.
+    """
+    expected = [0.0, *accumulate(each for each, _ in steps)]
+    measured = [0.0, *accumulate(min(seconds, _OUTLIER * each) for each, seconds in steps)]
+    found = []
+    for number in range(len(steps)):
+        first, end = max(number - _AROUND, 0), min(number + 1 + _AROUND, len(steps))
+        found.append((measured[end] - measured[first]) / (expected[end] - expected[first]))
+    usual = median(found)
+    return [each / usual for each in found]
 
 
 def _predict(side: Side, costs_s: Mapping[str, float], shape: StepShape) -> float:

@@ -19,8 +19,8 @@ _APART = 997
 _MOST_WINDOWS = 12_000
 """Ten minutes: the last of a longer log."""
 _NOTICEABLE = 0.25
-_AROUND = 20
-"""Windows before one and after it: a second each."""
+_AROUND = 10
+"""Windows before one and after it: half a second each."""
 _LEAST = 0.2
 """No machine is five times as fast as itself: less is an error of the fit."""
 

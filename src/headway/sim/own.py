@@ -2,13 +2,14 @@
 
 A machine's speed wanders, so what is judged takes turns with what the costs are fitted to: requests
 of the same lengths that come in the opposite order. Nothing is fitted on the run that is judged,
-and the rates come from the simulator.
+and its rate comes from a calibration right before: what was nine tenths of saturation may be all of
+it some minutes later.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import NamedTuple
 
@@ -79,21 +80,19 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class LoadVerdict:
-    """One load, as a share of what saturates the engine."""
+    """One load, as a share of what saturates the engine; rates and requests by repetition."""
 
     share: float
-    rate: float
-    num_requests: int
+    rates: Sequence[float]
+    nums_requests: Sequence[int]
     rows: tuple[Row, ...]
 
 
-@dataclass(slots=True)
-class _Load:
-    share: float
+class _Run(NamedTuple):
     rate: float
-    arrivals: list[Arrival]
-    real: list[Figures] = field(default_factory=list)
-    simulated: list[Figures] = field(default_factory=list)
+    num_requests: int
+    real: Figures
+    simulated: Figures
 
 
 Measure = Callable[[Sequence[Arrival], Sequence[Arrival]], tuple[Sequence[RequestRecord], Profile]]
@@ -102,23 +101,21 @@ Measure = Callable[[Sequence[Arrival], Sequence[Arrival]], tuple[Sequence[Reques
 
 def judge(
     config: SchedulerConfig,
-    lengths: Sequence[Arrival],
+    lengths: Callable[[int], Sequence[Arrival]],
     *,
     calibrate: Callable[[], Profile],
     measure: Measure,
     shares: Sequence[float] = (0.5, 0.9),
     repetitions: int = 5,
-    duration_s: float = 60.0,
+    duration_s: float,
     tell: Callable[[str], None] = lambda _: None,
 ) -> tuple[LoadVerdict, ...]:
-    """Run, fitting in turn, and simulate, several times, and compare.
-
-    The rates are fixed by a calibration before. Each repetition is of the same requests at the
-    same times.
+    """Calibrate, run, fitting in turn, and simulate, several times, and compare.
 
     Args:
         config: of both schedulers.
-        lengths: a workload of any pace, long enough for the duration at the highest rate.
+        lengths: gives each repetition, from 1 on, a workload of any pace, long enough for the
+            duration at the highest rate.
         calibrate: measures the real engine, which is at rest.
         measure: runs a workload on it, and one to fit to in turn with it.
         shares: of the rate that saturates it.
@@ -126,21 +123,18 @@ def judge(
         duration_s: of each run.
         tell: hears of the progress.
     """
-    tell("calibrating, to find the rate that saturates")
-    saturation = saturating_rate(config, lengths, calibrate())
-    rates = [share * saturation for share in shares]
-    paced = [_paced(lengths, rate, duration_s) for rate in rates]
-    loads = list(map(_Load, shares, rates, paced))
+    runs: list[list[_Run]] = [[] for _ in shares]
     for number in range(1, repetitions + 1):
-        for load in loads:
-            tell(
-                f"{number} of {repetitions}: {load.rate:.3g} requests/s, "
-                f"{len(load.arrivals)} of them"
-            )
-            records, profile = measure(load.arrivals, _backwards(load.arrivals))
-            load.real.append(figures(records))
-            load.simulated.append(figures(run_simulated(config, load.arrivals, profile)))
-    return tuple(_verdict(load) for load in loads)
+        requests = lengths(number)
+        for share, earlier in zip(shares, runs, strict=True):
+            tell(f"{number} of {repetitions}: calibrating, to find the rate that saturates")
+            rate = share * saturating_rate(config, requests, calibrate())
+            arrivals = _paced(requests, rate, duration_s)
+            tell(f"{number} of {repetitions}: {rate:.3g} requests/s, {len(arrivals)} of them")
+            records, profile = measure(arrivals, _backwards(arrivals))
+            simulated = figures(run_simulated(config, arrivals, profile))
+            earlier.append(_Run(rate, len(arrivals), figures(records), simulated))
+    return tuple(map(_verdict, shares, runs))
 
 
 def run_simulated(
@@ -202,13 +196,13 @@ def _exact(arrival: Arrival, at_s: float) -> Arrival:
     return replace(arrival, at_s=at_s, max_tokens=arrival.output_tokens)
 
 
-def _verdict(load: _Load) -> LoadVerdict:
+def _verdict(share: float, runs: Sequence[_Run]) -> LoadVerdict:
     rows = tuple(
         Row(
             figure,
-            [each[figure.key] for each in load.real],
-            [each[figure.key] for each in load.simulated],
+            [each.real[figure.key] for each in runs],
+            [each.simulated[figure.key] for each in runs],
         )
         for figure in FIGURES
     )
-    return LoadVerdict(load.share, load.rate, len(load.arrivals), rows)
+    return LoadVerdict(share, [run.rate for run in runs], [run.num_requests for run in runs], rows)

@@ -36,7 +36,7 @@ class OwnEngine:
     ) -> None:
         """Make both; ``longest`` is of the sequences to calibrate with, in tokens."""
         self.config = replace(config, limits=half_of(config.limits))
-        first, second = halves(executor, config.limits)
+        first, second = halves(executor)
         self._name = name
         self._longest = longest
         self._clock, self._calibration_clock = Stopwatch(clock), Stopwatch(clock)

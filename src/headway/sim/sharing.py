@@ -26,31 +26,23 @@ def half_of(limits: SchedulerLimits) -> SchedulerLimits:
     )
 
 
-def halves(executor: Executor, limits: SchedulerLimits) -> tuple[Executor, Executor]:
-    """Return the executor twice, each with the blocks of ``half_of(limits)``."""
-    half, step_ids = half_of(limits), count(1)
-    return (
-        _Half(executor, step_ids, 0, 0, 0),
-        _Half(executor, step_ids, 1, half.num_blocks, half.num_swap_blocks),
-    )
+def halves(executor: Executor) -> tuple[Executor, Executor]:
+    """Return the executor twice, each with every second block."""
+    step_ids = count(1)
+    return _Half(executor, step_ids, 0), _Half(executor, step_ids, 1)
 
 
 class _Half:
-    """Gives plans ids that the other half does not use: every second sequence, other blocks."""
+    """Gives plans ids that the other half does not use: every second sequence and block.
 
-    def __init__(
-        self,
-        inner: Executor,
-        step_ids: Iterator[int],
-        which: int,
-        first_block: int,
-        first_swap_block: int,
-    ) -> None:
+    The two have the same places in memory then. Of a pool's lower and upper half one may be a
+    little faster.
+    """
+
+    def __init__(self, inner: Executor, step_ids: Iterator[int], which: int) -> None:
         self._inner = inner
         self._step_ids = step_ids
         self._which = which
-        self._first = first_block
-        self._first_swap = first_swap_block
 
     def run(self, plan: StepPlan) -> StepResult:
         """Run the plan, and return its result under the ids that it came with."""
@@ -63,38 +55,44 @@ class _Half:
         )
 
     def _moved(self, plan: StepPlan) -> StepPlan:
-        first, swap, theirs = self._first, self._first_swap, self._theirs
         return replace(
             plan,
             step_id=next(self._step_ids),
-            slices=tuple(s._replace(sequence_id=theirs(s.sequence_id)) for s in plan.slices),
+            slices=tuple(
+                each._replace(sequence_id=self._sequence(each.sequence_id)) for each in plan.slices
+            ),
             new_sequences=tuple(
-                replace(new, sequence_id=theirs(new.sequence_id)) for new in plan.new_sequences
+                replace(new, sequence_id=self._sequence(new.sequence_id))
+                for new in plan.new_sequences
             ),
             table_updates=tuple(
                 replace(
                     update,
-                    sequence_id=theirs(update.sequence_id),
-                    block_ids=tuple(first + block for block in update.block_ids),
+                    sequence_id=self._sequence(update.sequence_id),
+                    block_ids=tuple(map(self._theirs, update.block_ids)),
                 )
                 for update in plan.table_updates
             ),
-            released=tuple(map(theirs, plan.released)),
-            swap_out=_moves(plan.swap_out, first, swap),
-            copies=_moves(plan.copies, first, first),
-            swap_in=_moves(plan.swap_in, swap, first),
+            released=tuple(map(self._sequence, plan.released)),
+            swap_out=self._moves(plan.swap_out),
+            copies=self._moves(plan.copies),
+            swap_in=self._moves(plan.swap_in),
         )
 
-    def _theirs(self, ours: SequenceId) -> SequenceId:
-        return SequenceId(2 * ours + self._which)
+    def _theirs(self, ours: int) -> int:
+        return 2 * ours + self._which
+
+    def _sequence(self, ours: SequenceId) -> SequenceId:
+        return SequenceId(self._theirs(ours))
+
+    def _moves(self, moves: tuple[BlockMove, ...]) -> tuple[BlockMove, ...]:
+        return tuple(
+            BlockMove(self._theirs(each.source), self._theirs(each.target)) for each in moves
+        )
 
     @staticmethod
     def _ours(theirs: SequenceId) -> SequenceId:
         return SequenceId(theirs // 2)
-
-
-def _moves(moves: tuple[BlockMove, ...], source: int, target: int) -> tuple[BlockMove, ...]:
-    return tuple(BlockMove(source + each.source, target + each.target) for each in moves)
 
 
 class Stopwatch:
