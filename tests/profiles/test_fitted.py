@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from math import sin
 
 import pytest
 from steps import decodes, mixed, prefill
@@ -62,6 +63,22 @@ def test_noise_is_averaged_out_and_its_size_is_stated() -> None:
         assert found.costs_s[name] == pytest.approx(cost, rel=0.15), name
     assert 0.03 < found.error.median < 0.04, "the median of |N(0, 0.05)| is 0.034"
     assert 0.07 < found.error.p90 < 0.095
+
+
+def test_slow_times_are_not_taken_for_a_cost_of_large_batches() -> None:
+    """A machine that is slow for a while has a queue then, and large batches."""
+    chance = random.Random(5)
+    steps = []
+    for number in range(3000):
+        slower = 1 + 0.3 * sin(number / 100)
+        shape = decodes(max(1, round(40 * slower**4 * chance.uniform(0.5, 1.5))), 500)
+        if number % 3 == 0:
+            shape = mixed(shape.num_decodes, 500, (0, round(300 * slower * chance.random()) + 2))
+        steps.append(ObservedStep(shape, seconds(shape) * slower))
+    found = fit_device(steps)
+    shapes = (decodes(20, 500), decodes(120, 500), mixed(30, 500, (0, 300)))
+    factors = [found.seconds(shape) / seconds(shape) for shape in shapes]
+    assert max(factors) / min(factors) < 1.03
 
 
 def test_a_pause_of_the_machine_changes_little() -> None:

@@ -191,10 +191,10 @@ def test_a_machine_whose_speed_wanders_is_judged_as_it_was() -> None:
         def seconds(self, shape: StepShape) -> float:
             return super().seconds(shape) * (1 + sin(clock.now() / 3) / 3)
 
-    half, _ = judged(own_engine(Wandering(), clock))
-    errors = {row.figure.key: row.error for row in half.rows}
-    assert abs(errors["tpot_p50"]) < 5
-    assert abs(errors["ttft_p50"]) < 5
+    for load in judged(own_engine(Wandering(), clock)):
+        errors = {row.figure.key: row.error for row in load.rows}
+        assert all(abs(errors[key]) < 5 for key in ("ttft_p50", "tpot_p50")), errors
+        assert max(map(abs, errors.values())) < 10, errors
 
 
 def test_the_spread_is_that_of_the_real_runs() -> None:

@@ -139,8 +139,8 @@ def _lengths(args: argparse.Namespace, number: int) -> list[Arrival]:
 def _print(verdict: LoadVerdict) -> None:
     rates, numbers = verdict.rates, verdict.nums_requests
     print(
-        f"\n{100 * verdict.share:g} % of saturation: {min(rates):.3g} to {max(rates):.3g} requests/s, "
-        f"{min(numbers)} to {max(numbers)} requests, medians of {len(rates)}"
+        f"\n{100 * verdict.share:g} % of saturation: {min(rates):.3g} to {max(rates):.3g} "
+        f"requests/s, {min(numbers)} to {max(numbers)} requests, medians of {len(rates)}"
     )
     header = (
         *("figure", "unit", "real", "from", "to", "simulated", "from", "to"),

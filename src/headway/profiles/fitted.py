@@ -140,10 +140,15 @@ def _costs(side: Side, steps: Sequence[_Observation]) -> dict[str, float]:
     """Fit again and again, since only a fit tells what is expected, who are outliers, and when.
 
     Each step counts with the time that it would have taken at the usual speed. A slow machine makes
-    batches grow, so without this its slowness would look like a cost of large batches.
+    batches grow, so without this its slowness would look like a cost of large batches. What slows
+    down steps of few rows is another matter (:mod:`headway.profiles.interference`).
     """
     features = FEATURES_OF[side]
     rows = [([feature(shape) for feature in features.values()], s) for shape, s in steps]
+    kinds = [
+        [number for number, (shape, _) in enumerate(steps) if shape.has_few_rows is few]
+        for few in (False, True)
+    ]
     costs: list[float] = []
     slowness = [1.0] * len(rows)
     for _ in range(_PASSES):
@@ -153,7 +158,10 @@ def _costs(side: Side, steps: Sequence[_Observation]) -> dict[str, float]:
             expected = expected_of(row, costs) or seconds
             equations.add(row, seconds, weight_of(expected, seconds))
         costs = equations.solve()
-        slowness = _slowness([(expected_of(row, costs), seconds) for row, seconds in rows])
+        timed = [(expected_of(row, costs), seconds) for row, seconds in rows]
+        for kind in filter(None, kinds):
+            for number, slower in zip(kind, _slowness([timed[n] for n in kind]), strict=True):
+                slowness[number] = slower
     return {name: cost for name, cost in zip(features, costs, strict=True) if cost > 0}
 
 
@@ -161,7 +169,7 @@ def _slowness(steps: Sequence[tuple[float, float]]) -> list[float]:
     """Return by how much the steps around each took longer than expected, over what is usual.
 
     Args:
-        steps: the expected and the measured seconds of each, in their order.
+        steps: the expected and the measured seconds of each, in their order; at least one.
     """
     expected = [0.0, *accumulate(each for each, _ in steps)]
     measured = [0.0, *accumulate(min(seconds, _OUTLIER * each) for each, seconds in steps)]

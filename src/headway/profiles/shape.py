@@ -6,6 +6,8 @@ from typing import NamedTuple, Protocol
 
 from headway.core.plan import StepPlan
 
+_FEW_ROWS = 4
+
 
 class Chunk(NamedTuple):
     """A slice longer than one position: ``length`` new ones behind ``num_cached`` old ones."""
@@ -42,6 +44,11 @@ class StepShape(NamedTuple):
     def num_tokens(self) -> int:
         """Positions in all."""
         return self.num_prefill_tokens + self.num_decodes
+
+    @property
+    def has_few_rows(self) -> bool:
+        """Whether the step waits for memory more than it computes: up to four positions do."""
+        return self.num_tokens <= _FEW_ROWS
 
     @property
     def num_sequences(self) -> int:

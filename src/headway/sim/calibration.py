@@ -16,7 +16,7 @@ from random import Random
 from headway.core.limits import SchedulerLimits
 from headway.profiles.features import ObservedStep
 from headway.profiles.fitted import fit_device, fit_host
-from headway.profiles.interference import interference_of
+from headway.profiles.interference import TimedStep, interference_of
 from headway.profiles.profile import Profile
 from headway.sim.live import LiveEngine, Steps
 from headway.workload import Arrival
@@ -144,7 +144,10 @@ def profile_of(steps: Sequence[ObservedStep], name: str, source: str) -> Profile
         source=source,
         device=device,
         host=host,
-        interference=interference_of([(device.seconds(s.shape), s.seconds) for s in steps]),
+        interference=interference_of(
+            TimedStep(each.shape.has_few_rows, device.seconds(each.shape), each.seconds)
+            for each in steps
+        ),
     )
 
 

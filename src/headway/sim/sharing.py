@@ -15,9 +15,6 @@ from headway.core.plan import BlockMove, SequenceId, StepPlan, StepResult
 from headway.core.ports import Executor
 from headway.engine.clock import Clock
 
-_TURN_S = 0.1
-"""Of steps: a machine's speed wanders within seconds, and what lies in the caches within steps."""
-
 
 def half_of(limits: SchedulerLimits) -> SchedulerLimits:
     """Return limits with half of the blocks."""
@@ -124,7 +121,7 @@ class Stopwatch:
 def in_turn(
     main: Iterator[float], clock: Stopwatch, other: Iterator[float], other_clock: Stopwatch
 ) -> None:
-    """Turn ``main`` to its end, and each tenth of a second the other for as long.
+    """Turn ``main`` to its end, and after each step the other until it has had as much time.
 
     Both yield the seconds of each step that they compute; ``other`` does not end. Of the clocks,
     which stand still at first and in the end, only that of the one whose turn it is goes on.
@@ -133,8 +130,6 @@ def in_turn(
     clock.start()
     for step_s in main:
         owed_s += step_s
-        if owed_s < _TURN_S:
-            continue
         clock.stop()
         other_clock.start()
         while owed_s > 0:
