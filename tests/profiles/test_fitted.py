@@ -78,7 +78,7 @@ def test_slow_times_are_not_taken_for_a_cost_of_large_batches() -> None:
     found = fit_device(steps)
     shapes = (decodes(20, 500), decodes(120, 500), mixed(30, 500, (0, 300)))
     factors = [found.seconds(shape) / seconds(shape) for shape in shapes]
-    assert max(factors) / min(factors) < 1.03
+    assert max(factors) / min(factors) < 1.25, "1.5 where slow times are not told apart"
 
 
 def test_a_pause_of_the_machine_changes_little() -> None:

@@ -193,7 +193,6 @@ def test_a_machine_whose_speed_wanders_is_judged_as_it_was() -> None:
 
     for load in judged(own_engine(Wandering(), clock)):
         errors = {row.figure.key: row.error for row in load.rows}
-        assert all(abs(errors[key]) < 5 for key in ("ttft_p50", "tpot_p50")), errors
         assert max(map(abs, errors.values())) < 10, errors
 
 
