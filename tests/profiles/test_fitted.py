@@ -75,7 +75,7 @@ def test_slow_times_are_not_taken_for_a_cost_of_large_batches() -> None:
         if number % 3 == 0:
             shape = mixed(shape.num_decodes, 500, (0, round(300 * slower * chance.random()) + 2))
         steps.append(ObservedStep(shape, seconds(shape) * slower))
-    found = fit_device(steps)
+    found = fit_device(steps, shapes_mix=True)
     shapes = (decodes(20, 500), decodes(120, 500), mixed(30, 500, (0, 300)))
     factors = [found.seconds(shape) / seconds(shape) for shape in shapes]
     assert max(factors) / min(factors) < 1.25, "1.5 where slow times are not told apart"

@@ -16,6 +16,7 @@ from headway.profiles.collective import AllReduce
 from headway.profiles.devices import find_device
 from headway.profiles.errors import ProfileError
 from headway.profiles.fitted import fit_device, fit_host
+from headway.profiles.interference import Interference, costs_of_engine
 from headway.profiles.model_shape import model_shape
 from headway.profiles.profile import Profile, read_profile, write_profile
 from headway.profiles.roofline import Roofline
@@ -80,6 +81,23 @@ def test_fits_with_range_error_and_host(tmp_path: Path) -> None:
     )
     write_profile(tmp_path / "p.json", profile)
     assert read_profile(tmp_path / "p.json") == profile
+
+
+def test_interference_of_either_kind_of_step_or_of_both(tmp_path: Path) -> None:
+    """Older files have one list of factors, for all steps."""
+    path = tmp_path / "p.json"
+    both = Interference(0.05, [1.0, 1.2], few_rows=[1.1, 0.9])
+    write_profile(
+        path, Profile(name="n", source="s", device=StepCosts(base_s=0.5), interference=both)
+    )
+    assert read_profile(path).interference == both
+    values = json.loads(path.read_text())
+    del values["interference"]["few_rows"]
+    path.write_text(json.dumps(values))
+    older = read_profile(path).interference
+    assert older == Interference(0.05, [1.0, 1.2])
+    costs = costs_of_engine(StepCosts(base_s=0.01), older, 1)
+    assert costs.seconds(decodes(1, 10)) == pytest.approx(0.012)
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 SECTIONS = ("model", "scheduler", "kv", "simulation")
 _WITHOUT = ("model.seed",)
 #: requests of the workload, of which a run takes as many as come in its time
-_MOST_REQUESTS = 5000
+_MOST_REQUESTS = 20_000
 _ENOUGH = 100
 _SCALES = {"ttft": (1e3, "ms"), "tpot": (1e3, "ms"), "outp": (1.0, "1/s")}
 
@@ -133,7 +133,7 @@ def _lengths(args: argparse.Namespace, number: int) -> list[Arrival]:
         prompt_tokens=args.prompt_tokens,
         output_tokens=args.output_tokens,
     )
-    return list(build(WorkloadSpec(streams=(stream,), seed=args.seed + number)).arrivals)
+    return list(build(WorkloadSpec(streams=(stream,), seed=1000 * args.seed + number)).arrivals)
 
 
 def _print(verdict: LoadVerdict) -> None:

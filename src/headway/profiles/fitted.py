@@ -102,13 +102,18 @@ def weight_of(expected: float, seconds: float) -> float:
     return min(_OUTLIER * expected / seconds, 1.0) / expected**2
 
 
-def fit_device(steps: Iterable[ObservedStep]) -> FittedCosts:
+def fit_device(steps: Iterable[ObservedStep], *, shapes_mix: bool = False) -> FittedCosts:
     """Fit the device's time of each step.
+
+    Args:
+        steps: in their order.
+        shapes_mix: whether steps of all shapes come in any second, as they do while an engine
+            serves, so that those around a step tell the speed of the machine just then.
 
     Raises:
         ProfileError: there are too few steps.
     """
-    return _fit("device", [(step.shape, step.seconds) for step in steps])
+    return _fit("device", [(step.shape, step.seconds) for step in steps], shapes_mix)
 
 
 def fit_host(steps: Iterable[ObservedStep]) -> FittedCosts:
@@ -117,38 +122,37 @@ def fit_host(steps: Iterable[ObservedStep]) -> FittedCosts:
     Raises:
         ProfileError: there are too few steps, or none has a host time.
     """
-    return _fit("host", [(step.shape, step.host_s) for step in steps])
+    return _fit("host", [(step.shape, step.host_s) for step in steps], shapes_mix=False)
 
 
-def _fit(side: Side, steps: Sequence[_Observation]) -> FittedCosts:
+def _fit(side: Side, steps: Sequence[_Observation], shapes_mix: bool) -> FittedCosts:
     """Fit to all steps; the error is of a fit without every fifth of them, on these."""
     steps = [(shape, seconds) for shape, seconds in steps if seconds > 0]
     if len(steps) < FEWEST:
         raise ProfileError(f"{len(steps)} steps are too few for a fit: {FEWEST} are needed")
     held_out = steps[::_HELD_OUT_EVERY]
     rest = [step for number, step in enumerate(steps) if number % _HELD_OUT_EVERY]
-    without = _costs(side, rest)
+    without = _costs(side, rest, shapes_mix)
     error = FitError.of(abs(_predict(side, without, s) / seconds - 1) for s, seconds in held_out)
     ranges = {}
     for name, feature in FEATURES_OF[side].items():
         seen = [feature(shape) for shape, _ in steps]
         ranges[name] = (min(seen), max(seen))
-    return FittedCosts(side=side, costs_s=_costs(side, steps), ranges=ranges, error=error)
+    return FittedCosts(
+        side=side, costs_s=_costs(side, steps, shapes_mix), ranges=ranges, error=error
+    )
 
 
-def _costs(side: Side, steps: Sequence[_Observation]) -> dict[str, float]:
+def _costs(side: Side, steps: Sequence[_Observation], shapes_mix: bool) -> dict[str, float]:
     """Fit again and again, since only a fit tells what is expected, who are outliers, and when.
 
-    Each step counts with the time that it would have taken at the usual speed. A slow machine makes
-    batches grow, so without this its slowness would look like a cost of large batches. What slows
-    down steps of few rows is another matter (:mod:`headway.profiles.interference`).
+    Where shapes mix, each step counts with the time that it would have taken at the usual speed. A
+    slow machine makes batches grow, so without this its slowness would look like a cost of large
+    batches.
     """
     features = FEATURES_OF[side]
     rows = [([feature(shape) for feature in features.values()], s) for shape, s in steps]
-    kinds = [
-        [number for number, (shape, _) in enumerate(steps) if shape.has_few_rows is few]
-        for few in (False, True)
-    ]
+    kinds = _kinds(steps) if shapes_mix else []
     costs: list[float] = []
     slowness = [1.0] * len(rows)
     for _ in range(_PASSES):
@@ -159,10 +163,18 @@ def _costs(side: Side, steps: Sequence[_Observation]) -> dict[str, float]:
             equations.add(row, seconds, weight_of(expected, seconds))
         costs = equations.solve()
         timed = [(expected_of(row, costs), seconds) for row, seconds in rows]
-        for kind in filter(None, kinds):
+        for kind in kinds:
             for number, slower in zip(kind, _slowness([timed[n] for n in kind]), strict=True):
                 slowness[number] = slower
     return {name: cost for name, cost in zip(features, costs, strict=True) if cost > 0}
+
+
+def _kinds(steps: Sequence[_Observation]) -> list[list[int]]:
+    """Return which steps have few rows, and which do not: a machine slows them down apart."""
+    kinds: tuple[list[int], list[int]] = ([], [])
+    for number, (shape, _) in enumerate(steps):
+        kinds[shape.has_few_rows].append(number)
+    return [kind for kind in kinds if kind]
 
 
 def _slowness(steps: Sequence[tuple[float, float]]) -> list[float]:
@@ -176,9 +188,10 @@ def _slowness(steps: Sequence[tuple[float, float]]) -> list[float]:
     found = []
     for number in range(len(steps)):
         first, end = max(number - _AROUND, 0), min(number + 1 + _AROUND, len(steps))
-        found.append((measured[end] - measured[first]) / (expected[end] - expected[first]))
-    usual = median(found)
-    return [each / usual for each in found]
+        expected_s = expected[end] - expected[first]
+        found.append((measured[end] - measured[first]) / expected_s if expected_s > 0 else 1.0)
+    usual = median(found) or 1.0
+    return [each / usual or 1.0 for each in found]
 
 
 def _predict(side: Side, costs_s: Mapping[str, float], shape: StepShape) -> float:

@@ -28,7 +28,10 @@ _NOTICEABLE = 0.25
 _AROUND = 10
 """Windows before one and after it: half a second each."""
 _ENOUGH_S = 0.2
-"""Of steps of one kind tell how slow they are; where there are fewer, more windows are asked."""
+"""Of steps of one kind, by what is expected of them, tell how slow they are; where there are fewer
+around a window, it is as slow as is usual for the kind."""
+_OUTLIER = 2.0
+"""What a step took beyond this many times what is expected is a matter of its own window alone."""
 _LEAST = 0.2
 """No machine is five times as fast as itself: less is an error of the fit."""
 
@@ -69,7 +72,7 @@ def interference_of(steps: Iterable[TimedStep]) -> Interference | None:
 
     The factor of a window is the measured time of the steps around it over the expected one, for
     either kind of step: a fit errs by the kind, and a second has steps of all. Where a window
-    stands out it is the window's own.
+    stands out it is the window's own. Steps of which nothing is expected tell nothing.
     """
     windows = _windows(steps)[-_MOST_WINDOWS:]
     if not windows:
@@ -92,14 +95,20 @@ def _factors(around: Sequence[float], own: Sequence[float]) -> list[float]:
 
 @dataclass(slots=True)
 class _Window:
-    """Seconds of the steps in one window: of those of more rows, and of those of few."""
+    """Seconds of the steps in one window: of those of more rows, and of those of few.
+
+    Attributes:
+        expected_s: of them.
+        usual_s: that they took, without what stands out.
+    """
 
     expected_s: list[float] = field(default_factory=lambda: [0.0, 0.0])
-    measured_s: list[float] = field(default_factory=lambda: [0.0, 0.0])
+    usual_s: list[float] = field(default_factory=lambda: [0.0, 0.0])
 
     def add(self, step: TimedStep, share: float) -> None:
         self.expected_s[step.has_few_rows] += share * step.expected_s
-        self.measured_s[step.has_few_rows] += share * step.measured_s
+        usual_s = min(step.measured_s, _OUTLIER * step.expected_s)
+        self.usual_s[step.has_few_rows] += share * usual_s
 
 
 def _windows(steps: Iterable[TimedStep]) -> list[_Window]:
@@ -107,7 +116,7 @@ def _windows(steps: Iterable[TimedStep]) -> list[_Window]:
     found = [_Window()]
     room_s = _WINDOW_S
     for step in steps:
-        left_s = step.measured_s
+        left_s = step.measured_s if step.expected_s > 0 else 0.0
         while left_s >= room_s:
             found[-1].add(step, room_s / step.measured_s)
             found.append(_Window())
@@ -122,24 +131,18 @@ def _windows(steps: Iterable[TimedStep]) -> list[_Window]:
 def _around(windows: Sequence[_Window], kind: bool) -> list[float]:
     """Return how slow one kind of step was around each window; empty if there was none of it."""
     expected = [0.0, *accumulate(each.expected_s[kind] for each in windows)]
-    measured = [0.0, *accumulate(each.measured_s[kind] for each in windows)]
-    if not measured[-1]:
+    taken = [0.0, *accumulate(each.usual_s[kind] for each in windows)]
+    last = len(windows)
+    if not expected[last]:
         return []
+    usual = taken[last] / expected[last]
     found = []
-    for number in range(len(windows)):
-        first, end = _reach(measured, number)
-        found.append((measured[end] - measured[first]) / (expected[end] - expected[first]))
+    for number in range(last):
+        first, end = max(number - _AROUND, 0), min(number + 1 + _AROUND, last)
+        expected_s = expected[end] - expected[first]
+        enough = expected_s >= _ENOUGH_S
+        found.append((taken[end] - taken[first]) / expected_s if enough else usual)
     return found
-
-
-def _reach(measured: Sequence[float], number: int) -> tuple[int, int]:
-    """Return from where to where around a window there is enough of what was measured so far."""
-    last, reach = len(measured) - 1, _AROUND
-    while True:
-        first, end = max(number - reach, 0), min(number + 1 + reach, last)
-        if measured[end] - measured[first] >= _ENOUGH_S or (first, end) == (0, last):
-            return first, end
-        reach *= 2
 
 
 class Interfered:

@@ -131,14 +131,19 @@ class Rounds:
             self.num_passes += 1
 
 
-def profile_of(steps: Sequence[ObservedStep], name: str, source: str) -> Profile:
+def profile_of(
+    steps: Sequence[ObservedStep], name: str, source: str, *, shapes_mix: bool = False
+) -> Profile:
     """Fit a profile to a step log; without a time of the host if none was seen.
+
+    ``shapes_mix`` is of :func:`headway.profiles.fitted.fit_device`: not of rounds, in which steps
+    are alike for a second.
 
     Raises:
         ProfileError: there are too few steps.
     """
     host = fit_host(steps) if any(each.host_s > 0 for each in steps) else None
-    device = fit_device(steps)
+    device = fit_device(steps, shapes_mix=shapes_mix)
     return Profile(
         name=name,
         source=source,

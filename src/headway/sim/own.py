@@ -131,6 +131,8 @@ def judge(
             rate = share * saturating_rate(config, requests, calibrate())
             arrivals = _paced(requests, rate, duration_s)
             tell(f"{number} of {repetitions}: {rate:.3g} requests/s, {len(arrivals)} of them")
+            if len(arrivals) == len(requests):
+                tell(f"there are no more requests, so the run is shorter than {duration_s:g} s")
             records, profile = measure(arrivals, _backwards(arrivals))
             simulated = figures(run_simulated(config, arrivals, profile))
             earlier.append(_Run(rate, len(arrivals), figures(records), simulated))

@@ -67,7 +67,8 @@ class OwnEngine:
         records, steps = self._run.begin(arrivals)
         with closing(self._again_and_again(others)) as fitting:
             in_turn(steps, self._clock, fitting, self._calibration_clock)
-        return records, profile_of(log, self._name, f"fitted to {len(log)} steps in between")
+        source = f"fitted to {len(log)} steps in between"
+        return records, profile_of(log, self._name, source, shapes_mix=True)
 
     def _again_and_again(self, arrivals: Sequence[Arrival]) -> Steps:
         while True:
