@@ -96,7 +96,8 @@ def test_interference_of_either_kind_of_step_or_of_both(tmp_path: Path) -> None:
     path.write_text(json.dumps(values))
     older = read_profile(path).interference
     assert older == Interference(0.05, [1.0, 1.2])
-    costs = costs_of_engine(StepCosts(base_s=0.01), older, 1)
+    steady = StepCosts(base_s=0.01, prefill_token_s=0.0, decode_s=0.0)
+    costs = costs_of_engine(steady, older, 1)
     assert costs.seconds(decodes(1, 10)) == pytest.approx(0.012)
 
 
