@@ -29,8 +29,8 @@ _AROUND = 10
 """Windows before one and after it: half a second each."""
 _ENOUGH_S = 0.2
 """Of steps of one kind, by what is expected of them, tell how slow they are; where there are fewer
-around a window, it is as slow as is usual for the kind."""
-_OUTLIER = 2.0
+around a window, it is as slow as is usual for the kind, or for both where it is rare."""
+_OUTLIER = 5.0
 """What a step took beyond this many times what is expected is a matter of its own window alone."""
 _LEAST = 0.2
 """No machine is five times as fast as itself: less is an error of the fit."""
@@ -78,7 +78,6 @@ def interference_of(steps: Iterable[TimedStep]) -> Interference | None:
     if not windows:
         return None
     many, few = (_around(windows, kind) for kind in (False, True))
-    many, few = many or few, few or many
     own = [_own(*each) for each in zip(windows, many, few, strict=True)]
     return Interference(_WINDOW_S, _factors(many, own), _factors(few, own))
 
@@ -129,13 +128,14 @@ def _windows(steps: Iterable[TimedStep]) -> list[_Window]:
 
 
 def _around(windows: Sequence[_Window], kind: bool) -> list[float]:
-    """Return how slow one kind of step was around each window; empty if there was none of it."""
+    """Return how slow one kind of step was around each window."""
     expected = [0.0, *accumulate(each.expected_s[kind] for each in windows)]
     taken = [0.0, *accumulate(each.usual_s[kind] for each in windows)]
     last = len(windows)
-    if not expected[last]:
-        return []
-    usual = taken[last] / expected[last]
+    if expected[last] >= _ENOUGH_S:
+        usual = taken[last] / expected[last]
+    else:
+        usual = sum(sum(w.usual_s) for w in windows) / sum(sum(w.expected_s) for w in windows)
     found = []
     for number in range(last):
         first, end = max(number - _AROUND, 0), min(number + 1 + _AROUND, last)
