@@ -14,6 +14,7 @@ from headway.core.limits import SchedulerLimits
 from headway.core.plan import SequenceId, StepPlan, StepResult
 from headway.core.ports import Executor
 from headway.engine.clock import Clock, RealClock, VirtualClock
+from headway.engine.garbage import collect_rarely
 from headway.executors.simulated import SimulatedExecutor
 from headway.profiles.features import ObservedStep
 from headway.sim.live import LiveEngine
@@ -135,7 +136,9 @@ def real() -> Bench:
     print(f"loading {MODEL}", file=sys.stderr, flush=True)
     flags = {"model.path": MODEL, "model.executor": "cpu", "kv.num_blocks": _NUM_BLOCKS}
     settings = load_settings(None, {}, flags).settings
-    return on(assemble_bare(settings, on_standard_error), RealClock())
+    bare = assemble_bare(settings, on_standard_error)
+    collect_rarely()  # as the server does
+    return on(bare, RealClock())
 
 
 def on(bare: Bare, clock: Clock) -> Bench:

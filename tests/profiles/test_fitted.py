@@ -113,6 +113,9 @@ def test_what_the_log_had_nothing_like_is_said() -> None:
     swapping = decodes(5, 100)._replace(num_swapped_blocks=1)
     assert found.beyond(swapping) == ["swapped_blocks"]
     assert found.seconds(swapping) == pytest.approx(found.seconds(decodes(5, 100)))
+    older = replace(found, ranges={"decodes": found.ranges["decodes"]})
+    assert older.beyond(decodes(101, 100)) == ["decodes"]
+    assert older.covers(swapping), "a feature that a profile doesn't know says nothing"
 
 
 def test_the_host_has_features_of_its_own() -> None:

@@ -26,7 +26,9 @@ _UNITS = {
     "prefill_pairs": "a pair of positions, in prompts",
     "decodes": "a decoding sequence",
     "rows_above_8": "a row beyond 8",
+    "rows_above_12": "a row beyond 12",
     "rows_above_32": "a row beyond 32",
+    "rows_above_64": "a row beyond 64",
     "rows_above_128": "a row beyond 128",
     "decode_context": "a position that a decode reads",
     "mixed": "a step with both",
@@ -83,9 +85,11 @@ def run(args: argparse.Namespace) -> int:
 def _measured(args: argparse.Namespace, settings: Settings) -> Calibration:
     from headway.assembly import assemble_bare, machine_name
     from headway.engine.clock import RealClock
+    from headway.engine.garbage import collect_rarely
     from headway.models.progress import on_standard_error
 
     bare = assemble_bare(settings, on_standard_error)
+    collect_rarely()
     name = machine_name(bare.name, settings)
     return calibrate_bare(bare, RealClock(), name, most_s=args.most_s, longest=args.longest)
 

@@ -14,6 +14,7 @@ from headway.config.scheduling import scheduler_config
 from headway.core.config import SchedulerConfig
 from headway.core.limits import SchedulerLimits
 from headway.engine.clock import Clock, RealClock
+from headway.engine.garbage import collect_rarely
 from headway.models.progress import on_standard_error
 from headway.profiles.builtin import LLAMA_7B
 from headway.profiles.devices import find_device
@@ -157,7 +158,9 @@ def _lost(rows: Sequence[Compared]) -> list[str]:
 
 def live_bench(settings: Settings, workload: Workload, seed: int) -> Bench:
     """Load the model of the settings."""
-    return bench_on(assemble_bare(settings, on_standard_error), RealClock(), workload, seed)
+    bare = assemble_bare(settings, on_standard_error)
+    collect_rarely()
+    return bench_on(bare, RealClock(), workload, seed)
 
 
 def bench_on(bare: Bare, clock: Clock, workload: Workload, seed: int) -> Bench:

@@ -11,6 +11,7 @@ from math import inf
 from headway.assembly import Assembly, assemble
 from headway.bench import Job, Now, Options, Send, Session
 from headway.config import Settings
+from headway.engine.garbage import collect_rarely
 from headway.errors import EngineStoppedError, GenerationError, RequestError
 from headway.generation.params import GenerationParams
 from headway.generation.stream import TextStream
@@ -39,6 +40,7 @@ async def bench_offline(
         UsageError: the model, the settings or the workload can't be used.
     """
     assembly = assemble(settings, on_standard_error)
+    collect_rarely()
     assembly.engine.start()
     try:
         sender = OfflineSender(assembly, spec.seed, ignore_eos=ignore_eos)

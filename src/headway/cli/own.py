@@ -66,9 +66,11 @@ def run(args: argparse.Namespace) -> int:
     print_warnings(loaded.warnings)
     from headway.assembly import assemble_bare
     from headway.engine.clock import RealClock
+    from headway.engine.garbage import collect_rarely
     from headway.models.progress import on_standard_error
 
     bare = assemble_bare(loaded.settings, on_standard_error)
+    collect_rarely()
     return judge_and_report(args, bare, RealClock())
 
 

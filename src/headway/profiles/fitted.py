@@ -52,7 +52,8 @@ class FittedCosts:
     Attributes:
         side: whose time it is, which decides the features.
         costs_s: seconds of one of each feature, by name; those not named cost nothing.
-        ranges: the least and the most of each feature in the log.
+        ranges: the least and the most of each feature in the log; of a feature that isn't there
+            (an older profile knows fewer) nothing is said.
         error: of steps that were held out.
     """
 
@@ -74,14 +75,12 @@ class FittedCosts:
 
     def beyond(self, shape: StepShape) -> list[str]:
         """Return the features of which the log had none like it; empty within its range."""
-        known, ranges = FEATURES_OF[self.side], self.ranges
-        nothing = (0.0, 0.0)
-        found = []
-        for name, feature in known.items():
-            least, most = ranges.get(name, nothing)
-            if not least <= feature(shape) <= most:
-                found.append(name)
-        return found
+        known = FEATURES_OF[self.side]
+        return [
+            name
+            for name, (least, most) in self.ranges.items()
+            if not least <= known[name](shape) <= most
+        ]
 
     def covers(self, shape: StepShape) -> bool:
         """Whether the step lies within the log's range, feature by feature."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from math import inf
 from random import Random
 
@@ -22,6 +23,7 @@ from headway.engine.loop import Engine
 from headway.sim.naming import number_of, request_id_of
 from headway.sim.recorder import Recorder
 from headway.sim.records import RequestRecord
+from headway.sim.speed import MachineSpeed, Timetable
 from headway.sim.step_recorder import StepRecorder
 from headway.workload import Arrival
 
@@ -78,37 +80,54 @@ class LiveEngine:
                     break
         return records
 
-    def begin(self, arrivals: Sequence[Arrival]) -> tuple[list[RequestRecord], Steps]:
+    def begin(
+        self, arrivals: Sequence[Arrival], speed: MachineSpeed | None = None
+    ) -> tuple[list[RequestRecord], Steps]:
         """Return the records of a run that is to begin, and the run, which fills them.
 
         It yields the seconds of each step that was computed. Whoever closes it cancels what runs.
+        With the speed of the machine, arrivals come as fast as that allows: those of the records
+        have the moments at which they came.
         """
         first = self._num_requests
         self._num_requests += len(arrivals)
         records: list[RequestRecord] = []
-        return records, self._steps(arrivals, first, records)
+        return records, self._steps(list(arrivals), first, records, speed or MachineSpeed())
 
     def _steps(
-        self, arrivals: Sequence[Arrival], first: int, records: list[RequestRecord]
+        self,
+        arrivals: list[Arrival],
+        first: int,
+        records: list[RequestRecord],
+        speed: MachineSpeed,
     ) -> Steps:
         requests = [self._request(first + n, each) for n, each in enumerate(arrivals)]
         recorder = self._watch.begin(arrivals, first, self.clock.now())
         try:
-            yield from self._serve(arrivals, requests)
+            yield from self._serve(arrivals, requests, speed)
         finally:
             self.step_log.idle()
             for request in requests:
                 self._engine.cancel(request.request_id, "stopped")
             records += recorder.records
 
-    def _serve(self, arrivals: Sequence[Arrival], requests: Sequence[Request]) -> Steps:
-        due_s = [self._watch.began_s + each.at_s for each in arrivals]
-        due_s.append(inf)
+    def _serve(
+        self, arrivals: list[Arrival], requests: Sequence[Request], speed: MachineSpeed
+    ) -> Steps:
+        timetable = Timetable(self._watch.began_s, speed)
+        due_s = inf
         num_submitted = 0
         while True:
-            while due_s[num_submitted] <= self.clock.now():
+            timetable.look(self.clock.now())
+            while num_submitted < len(arrivals):
+                due_s = timetable.moment_of(arrivals[num_submitted].at_s)
+                if due_s > self.clock.now():
+                    break
+                arrivals[num_submitted] = self._watch.placed(arrivals[num_submitted], due_s)
                 self._engine.submit(requests[num_submitted])
                 num_submitted += 1
+            else:
+                due_s = inf
             outcome = self._engine.step()
             if outcome.error is not None:
                 raise outcome.error
@@ -117,7 +136,7 @@ class LiveEngine:
                 continue
             self.step_log.idle()
             wake_s = inf if outcome.wake_at is None else outcome.wake_at
-            wake_s = min(due_s[num_submitted], wake_s)
+            wake_s = min(due_s, wake_s)
             if wake_s == inf:
                 return
             self.clock.sleep(max(wake_s - self.clock.now(), _LEAST_WAIT_S))
@@ -159,6 +178,12 @@ class _Watch:
         self.began_s = began_s
         self._recorder = Recorder(blank)
         return self._recorder
+
+    def placed(self, arrival: Arrival, moment: float) -> Arrival:
+        """Return the arrival as it came, at a moment of the clock."""
+        if moment == self.began_s + arrival.at_s:
+            return arrival
+        return replace(arrival, at_s=moment - self.began_s)
 
     def on_submitted(self, request: Request, now: float) -> None:
         self._recorder.on_submitted(request, now - self.began_s)

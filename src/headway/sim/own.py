@@ -134,7 +134,8 @@ def judge(
             if len(arrivals) == len(requests):
                 tell(f"there are no more requests, so the run is shorter than {duration_s:g} s")
             records, profile = measure(arrivals, _backwards(arrivals))
-            simulated = figures(run_simulated(config, arrivals, profile))
+            came = [each.arrival for each in records]
+            simulated = figures(run_simulated(config, came, profile))
             earlier.append(_Run(rate, len(arrivals), figures(records), simulated))
     return tuple(map(_verdict, shares, runs))
 

@@ -9,11 +9,14 @@ from dataclasses import replace
 from headway.core.config import SchedulerConfig
 from headway.core.ports import Executor
 from headway.engine.clock import Clock
+from headway.engine.garbage import collection_put_off
 from headway.profiles.profile import Profile
+from headway.profiles.shape import StepCost
 from headway.sim.calibration import calibrate, profile_of
 from headway.sim.live import LiveEngine, Steps
 from headway.sim.records import RequestRecord
 from headway.sim.sharing import Stopwatch, half_of, halves, in_turn
+from headway.sim.speed import MachineSpeed
 from headway.workload import Arrival
 
 
@@ -39,6 +42,7 @@ class OwnEngine:
         first, second = halves(executor)
         self._name = name
         self._longest = longest
+        self._costs: StepCost | None = None
         self._clock, self._calibration_clock = Stopwatch(clock), Stopwatch(clock)
         self._run = LiveEngine(self.config, first, self._clock, vocab_size=vocab_size)
         self._calibration = LiveEngine(
@@ -56,20 +60,31 @@ class OwnEngine:
             longest=self._longest,
         )
         self._calibration_clock.stop()
+        self._costs = found.profile.device
         return found.profile
 
     def measure(
         self, arrivals: Sequence[Arrival], others: Sequence[Arrival]
     ) -> tuple[Sequence[RequestRecord], Profile]:
-        """Run a workload, and in turn with it another one, which the profile is fitted to."""
+        """Run a workload, and in turn with it another one, which the profile is fitted to.
+
+        The steps of the other one tell how fast the machine is, by the last calibration, and so
+        how fast requests come: the load remains what it is meant to be.
+        """
         log = self._calibration.step_log.steps
         log.clear()
-        records, steps = self._run.begin(arrivals)
-        with closing(self._again_and_again(others)) as fitting:
+        speed = MachineSpeed(self._costs)
+        records, steps = self._run.begin(arrivals, speed)
+        with closing(self._again_and_again(others, speed)) as fitting, collection_put_off():
             in_turn(steps, self._clock, fitting, self._calibration_clock)
         source = f"fitted to {len(log)} steps in between"
         return records, profile_of(log, self._name, source, shapes_mix=True)
 
-    def _again_and_again(self, arrivals: Sequence[Arrival]) -> Steps:
+    def _again_and_again(self, arrivals: Sequence[Arrival], speed: MachineSpeed) -> Steps:
+        log = self._calibration.step_log.steps
         while True:
-            yield from self._calibration.begin(arrivals)[1]
+            with closing(self._calibration.begin(arrivals, speed)[1]) as steps:
+                for seconds in steps:
+                    if log:  # one that fails is not in it
+                        speed.see(log[-1])
+                    yield seconds
