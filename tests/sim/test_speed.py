@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-import pytest
 
 from headway.core.config import SchedulerConfig
 from headway.core.limits import SchedulerLimits
@@ -37,6 +39,17 @@ def test_the_last_half_second_counts() -> None:
     assert seen(*[0.02] * 200).slowness == pytest.approx(2.0, rel=0.01)
     assert seen(*[0.02] * 200, *[0.01] * 400).slowness == pytest.approx(1.0, rel=0.01)
     assert 1.2 < seen(*[0.02] * 25).slowness < 1.8
+
+
+def test_a_log_is_followed() -> None:
+    log = [ObservedStep(STEP, 0.02)] * 3
+    speed, other = MachineSpeed(Constant()), seen(0.02, 0.02, 0.02)
+    speed.follow(log)
+    speed.follow(log)
+    assert speed.slowness == other.slowness, "each step once"
+    log += [ObservedStep(STEP, 0.01)] * 2
+    speed.follow(log)
+    assert speed.slowness == seen(0.02, 0.02, 0.02, 0.01, 0.01).slowness
 
 
 def test_a_pause_is_no_speed() -> None:
@@ -83,7 +96,7 @@ def test_arrivals_keep_their_order_and_none_is_skipped(
             moments.append(timetable.moment_of(waiting.pop(0)))
             assert moments[-1] >= before - 1e-9, "it came after the look before"
         before = now
-    assert all(later >= one - 1e-9 for one, later in zip(moments, moments[1:], strict=False))
+    assert all(later >= one - 1e-9 for one, later in pairwise(moments))
 
 
 def test_requests_come_as_the_speed_allows_and_their_records_say_when() -> None:

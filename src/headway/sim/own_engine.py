@@ -76,15 +76,16 @@ class OwnEngine:
         speed = MachineSpeed(self._costs)
         records, steps = self._run.begin(arrivals, speed)
         with closing(self._again_and_again(others, speed)) as fitting, collection_put_off():
-            in_turn(steps, self._clock, fitting, self._calibration_clock)
+            in_turn(
+                steps,
+                self._clock,
+                fitting,
+                self._calibration_clock,
+                between=lambda: speed.follow(log),
+            )
         source = f"fitted to {len(log)} steps in between"
         return records, profile_of(log, self._name, source, shapes_mix=True)
 
     def _again_and_again(self, arrivals: Sequence[Arrival], speed: MachineSpeed) -> Steps:
-        log = self._calibration.step_log.steps
         while True:
-            with closing(self._calibration.begin(arrivals, speed)[1]) as steps:
-                for seconds in steps:
-                    if log:  # one that fails is not in it
-                        speed.see(log[-1])
-                    yield seconds
+            yield from self._calibration.begin(arrivals, speed)[1]

@@ -6,7 +6,7 @@ machine's speed wanders, and of other steps.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import count
 
@@ -119,12 +119,17 @@ class Stopwatch:
 
 
 def in_turn(
-    main: Iterator[float], clock: Stopwatch, other: Iterator[float], other_clock: Stopwatch
+    main: Iterator[float],
+    clock: Stopwatch,
+    other: Iterator[float],
+    other_clock: Stopwatch,
+    between: Callable[[], None] = lambda: None,
 ) -> None:
     """Turn ``main`` to its end, and after each step the other until it has had as much time.
 
     Both yield the seconds of each step that they compute; ``other`` does not end. Of the clocks,
     which stand still at first and in the end, only that of the one whose turn it is goes on.
+    After a turn of the other, what is to be done ``between`` is done while both stand still.
     """
     owed_s = 0.0
     clock.start()
@@ -135,5 +140,6 @@ def in_turn(
         while owed_s > 0:
             owed_s -= next(other)
         other_clock.stop()
+        between()
         clock.start()
     clock.stop()

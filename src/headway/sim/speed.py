@@ -6,6 +6,7 @@ slower for some seconds, and then a queue grows that has little to do with how r
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import exp
 
 from headway.profiles.features import ObservedStep
@@ -28,6 +29,13 @@ class MachineSpeed:
         self.slowness = 1.0
         self._costs = costs
         self._expected_s = self._measured_s = _MEMORY_S
+        self._num_followed = 0
+
+    def follow(self, log: Sequence[ObservedStep]) -> None:
+        """Take in the steps of a log that came since the last time."""
+        for step in log[self._num_followed :]:
+            self.see(step)
+        self._num_followed = len(log)
 
     def see(self, step: ObservedStep) -> None:
         """Take in a step; what was half a second of steps ago has little weight."""
