@@ -52,6 +52,16 @@ def test_a_log_is_followed() -> None:
     assert speed.slowness == seen(0.02, 0.02, 0.02, 0.01, 0.01).slowness
 
 
+def test_what_is_usual_is_told_by_the_steps_that_are_given() -> None:
+    usual = [ObservedStep(STEP, 0.02)] * 50
+    speed = MachineSpeed(Constant(), usual)
+    assert speed.slowness == 1.0
+    speed.see(usual[0])
+    assert speed.slowness == pytest.approx(1.0)
+    speed.follow([ObservedStep(STEP, 0.03)] * 200)
+    assert speed.slowness == pytest.approx(1.5, rel=0.01)
+
+
 def test_a_pause_is_no_speed() -> None:
     assert seen(*[0.01] * 100, 1.0).slowness < 1.05
 
@@ -88,15 +98,21 @@ def test_arrivals_keep_their_order_and_none_is_skipped(
     speed = MachineSpeed()
     timetable = Timetable(0.0, speed)
     waiting, moments, now, before = sorted(places), [0.0], 0.0, 0.0
+    passed, usual = 0.0, 1.0
     for wait_s, slowness in looks:
         now += wait_s
         speed.slowness = slowness
         timetable.look(now)
-        while waiting and timetable.moment_of(waiting[0]) <= now:
-            moments.append(timetable.moment_of(waiting.pop(0)))
-            assert moments[-1] >= before - 1e-9, "it came after the look before"
-        before = now
-    assert all(later >= one - 1e-9 for one, later in pairwise(moments))
+        while waiting and (moment := timetable.moment_of(waiting[0])) <= now:
+            timetable.pass_by(moment)
+            moments.append(moment)
+            assert moment >= before - 1e-9, "it came after the look before"
+            waiting.pop(0)
+        passed += wait_s / usual
+        assert all(each >= passed - 1e-9 for each in waiting), "who is due has come"
+        assert all(each <= passed + 1e-9 for each in places if each not in waiting)
+        before, usual = now, slowness
+    assert all(later >= one for one, later in pairwise(moments))
 
 
 def test_requests_come_as_the_speed_allows_and_their_records_say_when() -> None:

@@ -89,6 +89,8 @@ class RunningFit:
 
     def _widen(self, row: Sequence[float]) -> None:
         for name, value in zip(self._features, row, strict=True):
+            if self._prior is not None and name not in self._prior.ranges:
+                continue  # an older profile doesn't know it, and the rows seen since are few
             least, most = self._ranges.get(name, (value, value))
             if not least <= value <= most or name not in self._ranges:
                 self._ranges[name] = (min(least, value), max(most, value))

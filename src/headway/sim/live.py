@@ -115,7 +115,6 @@ class LiveEngine:
         self, arrivals: list[Arrival], requests: Sequence[Request], speed: MachineSpeed
     ) -> Steps:
         timetable = Timetable(self._watch.began_s, speed)
-        due_s = inf
         num_submitted = 0
         while True:
             timetable.look(self.clock.now())
@@ -123,6 +122,8 @@ class LiveEngine:
                 due_s = timetable.moment_of(arrivals[num_submitted].at_s)
                 if due_s > self.clock.now():
                     break
+                timetable.pass_by(due_s)
+                # before it is submitted: then its record takes its arrival from this list
                 arrivals[num_submitted] = self._watch.placed(arrivals[num_submitted], due_s)
                 self._engine.submit(requests[num_submitted])
                 num_submitted += 1

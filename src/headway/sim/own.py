@@ -80,7 +80,10 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class LoadVerdict:
-    """One load, as a share of what saturates the engine; rates and requests by repetition."""
+    """One load, as a share of what saturates the engine; rates and requests by repetition.
+
+    Rates are those at which requests came.
+    """
 
     share: float
     rates: Sequence[float]
@@ -136,7 +139,7 @@ def judge(
             records, profile = measure(arrivals, _backwards(arrivals))
             came = [each.arrival for each in records]
             simulated = figures(run_simulated(config, came, profile))
-            earlier.append(_Run(rate, len(arrivals), figures(records), simulated))
+            earlier.append(_Run(_rate_of(came), len(came), figures(records), simulated))
     return tuple(map(_verdict, shares, runs))
 
 
@@ -187,6 +190,11 @@ def _paced(lengths: Sequence[Arrival], rate: float, duration_s: float) -> list[A
     """Return the workload at a rate, as far as it comes within the duration."""
     paced = at_rate(lengths, rate)
     return [_exact(each, each.at_s) for each in paced if each.at_s < duration_s]
+
+
+def _rate_of(arrivals: Sequence[Arrival]) -> float:
+    """Return how many a second came: fewer than were planned, where the machine was slower."""
+    return len(arrivals) / arrivals[-1].at_s
 
 
 def _backwards(arrivals: Sequence[Arrival]) -> list[Arrival]:

@@ -10,6 +10,7 @@ from headway.core.config import SchedulerConfig
 from headway.core.ports import Executor
 from headway.engine.clock import Clock
 from headway.engine.garbage import collection_put_off
+from headway.profiles.features import ObservedStep
 from headway.profiles.profile import Profile
 from headway.profiles.shape import StepCost
 from headway.sim.calibration import calibrate, profile_of
@@ -42,7 +43,7 @@ class OwnEngine:
         first, second = halves(executor)
         self._name = name
         self._longest = longest
-        self._costs: StepCost | None = None
+        self._calibrated: tuple[StepCost, Sequence[ObservedStep]] | None = None
         self._clock, self._calibration_clock = Stopwatch(clock), Stopwatch(clock)
         self._run = LiveEngine(self.config, first, self._clock, vocab_size=vocab_size)
         self._calibration = LiveEngine(
@@ -52,15 +53,16 @@ class OwnEngine:
     def calibrate(self, most_s: float) -> Profile:
         """Calibrate alone, for about so long."""
         self._calibration_clock.start()
-        found = calibrate(
-            self._calibration,
-            self.config.limits,
-            name=self._name,
-            most_s=most_s,
-            longest=self._longest,
-        )
+        with collection_put_off():
+            found = calibrate(
+                self._calibration,
+                self.config.limits,
+                name=self._name,
+                most_s=most_s,
+                longest=self._longest,
+            )
         self._calibration_clock.stop()
-        self._costs = found.profile.device
+        self._calibrated = found.profile.device, tuple(self._calibration.step_log.steps)
         return found.profile
 
     def measure(
@@ -69,13 +71,14 @@ class OwnEngine:
         """Run a workload, and in turn with it another one, which the profile is fitted to.
 
         The steps of the other one tell how fast the machine is, by the last calibration, and so
-        how fast requests come: the load remains what it is meant to be.
+        how fast requests come: the load remains about what it is meant to be.
         """
         log = self._calibration.step_log.steps
         log.clear()
-        speed = MachineSpeed(self._costs)
+        speed = MachineSpeed(*self._calibrated or ())
         records, steps = self._run.begin(arrivals, speed)
-        with closing(self._again_and_again(others, speed)) as fitting, collection_put_off():
+        fitting = self._again_and_again(others, speed)
+        with closing(steps), closing(fitting), collection_put_off():
             in_turn(
                 steps,
                 self._clock,

@@ -6,7 +6,7 @@ slower for some seconds, and then a queue grows that has little to do with how r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import exp
 
 from headway.profiles.features import ObservedStep
@@ -18,17 +18,22 @@ _OUTLIER = 3.0
 
 
 class MachineSpeed:
-    """What the last steps took over what is expected of them.
+    """What the last steps took over what is usual for them.
 
     Attributes:
         slowness: 1 is the usual speed, 2 half of it.
     """
 
-    def __init__(self, costs: StepCost | None = None) -> None:
-        """Begin at the usual speed; without costs it stays there."""
+    def __init__(self, costs: StepCost | None = None, usual: Iterable[ObservedStep] = ()) -> None:
+        """Begin at the usual speed; without costs it stays there.
+
+        The usual speed is that of the steps that are given, or else what the costs expect.
+        """
         self.slowness = 1.0
         self._costs = costs
-        self._expected_s = self._measured_s = _MEMORY_S
+        self._usual = self._ratio_of(usual)
+        self._measured_s = _MEMORY_S
+        self._expected_s = _MEMORY_S / self._usual
         self._num_followed = 0
 
     def follow(self, log: Sequence[ObservedStep]) -> None:
@@ -41,12 +46,23 @@ class MachineSpeed:
         """Take in a step; what was half a second of steps ago has little weight."""
         if self._costs is None:
             return
-        expected_s = self._costs.seconds(step.shape)
-        measured_s = min(step.seconds, _OUTLIER * expected_s)
+        measured_s, expected_s = self._times_of(step, self._costs)
         kept = exp(-measured_s / _MEMORY_S)
-        self._expected_s = kept * self._expected_s + expected_s
         self._measured_s = kept * self._measured_s + measured_s
-        self.slowness = self._measured_s / self._expected_s
+        self._expected_s = kept * self._expected_s + expected_s
+        self.slowness = self._measured_s / self._expected_s / self._usual
+
+    def _ratio_of(self, steps: Iterable[ObservedStep]) -> float:
+        costs = self._costs
+        times = [] if costs is None else [self._times_of(step, costs) for step in steps]
+        if not times:
+            return 1.0
+        return sum(measured_s for measured_s, _ in times) / sum(expected for _, expected in times)
+
+    @staticmethod
+    def _times_of(step: ObservedStep, costs: StepCost) -> tuple[float, float]:
+        expected_s = costs.seconds(step.shape)
+        return min(step.seconds, _OUTLIER * expected_s), expected_s
 
 
 class Timetable:
@@ -61,6 +77,7 @@ class Timetable:
         self._speed = speed
         self._slowness = self._slowness_before = speed.slowness
         self._at_s, self._moment = 0.0, began_s
+        self._last_moment = began_s
 
     def look(self, now: float) -> None:
         """Take in the present speed, which holds from now on."""
@@ -70,6 +87,11 @@ class Timetable:
             self._moment, self._slowness = now, self._speed.slowness
 
     def moment_of(self, at_s: float) -> float:
-        """Return when an arrival comes that none has passed before the last look but one."""
+        """Return when the next arrival comes, one that had not come at the last look but one."""
         ahead_s = at_s - self._at_s
-        return self._moment + ahead_s * (self._slowness if ahead_s > 0 else self._slowness_before)
+        slowness = self._slowness if ahead_s > 0 else self._slowness_before
+        return max(self._moment + ahead_s * slowness, self._last_moment)
+
+    def pass_by(self, moment: float) -> None:
+        """Note that an arrival came: none comes before it any more, however sums are rounded."""
+        self._last_moment = moment
