@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 from steps import decodes, mixed, prefill
@@ -88,6 +89,18 @@ def test_what_was_known_before_holds_where_nothing_new_was_seen() -> None:
     assert found.seconds(decodes(4, 300)) == pytest.approx(1.2 * seconds(decodes(4, 300)), rel=0.02)
     assert found.costs_s["prefill_tokens"] == pytest.approx(TRUE["prefill_tokens"], rel=0.05)
     assert found.covers(prefill((0, 500)))
+
+
+def test_features_that_an_older_profile_does_not_know_get_no_narrow_range() -> None:
+    chance = random.Random(3)
+    now = fit_device([ObservedStep(s, seconds(s)) for s in (a_step(chance) for _ in range(400))])
+    older = {name: each for name, each in now.ranges.items() if name != "rows_above_12"}
+    fit = RunningFit("device", replace(now, ranges=older))
+    for number in range(60):
+        fit.add(decodes(3, 100 + number), seconds(decodes(3, 100 + number)))
+    assert "rows_above_12" not in fit.costs().ranges
+    assert fit.costs().covers(decodes(50, 500))
+    assert not fit.costs().covers(decodes(300, 500))
 
 
 def test_too_few_steps_give_what_was_known_or_nothing() -> None:
