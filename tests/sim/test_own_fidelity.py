@@ -18,6 +18,7 @@ from headway.core.config import SchedulerConfig
 from headway.core.limits import SchedulerLimits
 from headway.core.plan import StepPlan, StepResult
 from headway.engine.clock import VirtualClock
+from headway.errors import UsageError
 from headway.executors.simulated import SimulatedExecutor
 from headway.profiles.errors import ProfileError
 from headway.profiles.fitted import FittedCosts
@@ -215,6 +216,18 @@ def test_the_spread_is_that_of_the_real_runs() -> None:
     tpot = next(row for row in half.rows if row.figure.key == "tpot_p50")
     assert tpot.spread > 15
     assert tpot.holds
+
+
+def test_a_time_in_which_no_request_comes_is_refused() -> None:
+    own = own_engine(Truth())
+    with pytest.raises(UsageError, match=r"no request comes within 0\.001 s: take more time"):
+        judge(
+            own.config,
+            lengths,
+            calibrate=lambda: own.calibrate(20.0),
+            measure=own.measure,
+            duration_s=0.001,
+        )
 
 
 # ------------------------------------------------------------------ taking turns

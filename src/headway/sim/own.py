@@ -14,6 +14,7 @@ from statistics import median
 from typing import NamedTuple
 
 from headway.core.config import SchedulerConfig
+from headway.errors import UsageError
 from headway.metrics.quantiles import quantile
 from headway.profiles.interference import costs_of_engine
 from headway.profiles.profile import Profile
@@ -125,6 +126,9 @@ def judge(
         repetitions: how often.
         duration_s: of each run.
         tell: hears of the progress.
+
+    Raises:
+        UsageError: in that time no request comes.
     """
     runs: list[list[_Run]] = [[] for _ in shares]
     for number in range(1, repetitions + 1):
@@ -133,6 +137,8 @@ def judge(
             tell(f"{number} of {repetitions}: calibrating, to find the rate that saturates")
             rate = share * saturating_rate(config, requests, calibrate())
             arrivals = _paced(requests, rate, duration_s)
+            if not arrivals:
+                raise UsageError(f"no request comes within {duration_s:g} s: take more time")
             tell(f"{number} of {repetitions}: {rate:.3g} requests/s, {len(arrivals)} of them")
             if len(arrivals) == len(requests):
                 tell(f"there are no more requests, so the run is shorter than {duration_s:g} s")
